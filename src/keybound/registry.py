@@ -1,0 +1,285 @@
+"""The registry: which parties there are, with what payload and which key file (SQLite).
+
+Holds the path of each key file and the key's public fingerprint, never the key itself. Knows
+nothing of audio or networks, and leaves to its caller which registry to open: `default_path`
+only says where one is usually kept. The schema is specified in docs/spec.md.
+"""
+
+import contextlib
+import os
+import re
+import sqlite3
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from keybound import codes
+from keybound.errors import CodeError, RegistryError
+from keybound.keys import FINGERPRINT_BYTES, Key
+
+SCHEMA_VERSION = 1
+# "kbnd" in ASCII: tells a registry from the databases of other programs.
+APPLICATION_ID = 0x6B626E64
+NAME_MAX = 100
+BUSY_S = 10.0
+# The payload is hex text, because SQLite integers end at 64 bits.
+SCHEMA = """
+CREATE TABLE party (
+    name        TEXT    NOT NULL PRIMARY KEY,
+    payload     TEXT    NOT NULL,
+    bits        INTEGER NOT NULL,
+    rho         INTEGER NOT NULL,
+    key_file    TEXT    NOT NULL,
+    fingerprint TEXT    NOT NULL,
+    created     TEXT    NOT NULL
+)
+"""
+COLUMNS = "name, payload, bits, rho, key_file, fingerprint, created"
+
+
+def default_path() -> Path:
+    """Say where the registry is kept: $KEYBOUND_REGISTRY, else in the user's data folder."""
+    chosen = os.environ.get("KEYBOUND_REGISTRY")
+    if chosen:
+        return Path(chosen).expanduser()
+    data = Path(os.environ.get("XDG_DATA_HOME", ""))
+    if not data.is_absolute():  # the XDG rules ignore a relative folder
+        data = Path.home() / ".local" / "share"
+    return data / "keybound" / "registry.sqlite"
+
+
+@dataclass(frozen=True)
+class Party:
+    """A party: its payload, the rule it verifies under, and where its key is."""
+
+    name: str
+    payload: int
+    bits: int
+    rho: int
+    key_file: Path
+    fingerprint: str
+    created: datetime
+
+    def __post_init__(self) -> None:
+        if os.fspath(self.key_file) == "-":
+            raise RegistryError("a party needs a key file, not a key on standard input")
+        # Stored values are canonical: a row reads back as the party that was added.
+        object.__setattr__(self, "name", _check_name(self.name))
+        object.__setattr__(self, "key_file", Path(self.key_file).absolute())
+        codes.check_payload(self.payload, self.bits)
+        codes.check_rho(self.bits, self.rho)
+        if 2 * self.rho >= self.bits:
+            raise CodeError(
+                f"rho {self.rho} is too large for {self.bits} bits",
+                hint="with half of the bits or more, every second wrong key would verify",
+            )
+        if not re.fullmatch(rf"[0-9a-f]{{{2 * FINGERPRINT_BYTES}}}", self.fingerprint):
+            raise RegistryError(f"the fingerprint of party {self.name!r} is not one of a key")
+        if self.created.tzinfo is None:
+            raise RegistryError(f"the creation time of party {self.name!r} has no time zone")
+
+    def key(self) -> Key:
+        """Read the party's key, and refuse a key other than the registered one."""
+        key = Key.read(self.key_file)
+        if key.fingerprint != self.fingerprint:
+            raise RegistryError(
+                f"key file {os.fspath(self.key_file)!r} holds key {key.fingerprint}, "
+                f"and party {self.name!r} is registered with key {self.fingerprint}",
+                hint="restore the registered key file, or remove the party and add it again",
+            )
+        return key
+
+
+class Registry:
+    """An open registry; a context manager that closes it."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Open the registry at `path`, and make an empty one where there is none.
+
+        A new file has mode 0600, and its folder 0700 if that is new too.
+        """
+        # Absolute, so that a file named ":memory:" or "" is not SQLite's word for something else.
+        self.path = Path(path).absolute()
+        _create_private(self.path)
+        with self._refusals():
+            self._connection = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)
+        try:
+            with self._refusals():
+                self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the registry."""
+        self._connection.close()
+
+    def add(self, party: Party) -> None:
+        """Register a party under a name that is not yet taken."""
+        row = (
+            party.name,
+            f"{party.payload:0{(party.bits + 3) // 4}x}",
+            int(party.bits),
+            int(party.rho),
+            _to_utf8(party.key_file),
+            party.fingerprint,
+            party.created.astimezone(UTC).isoformat(),
+        )
+        try:
+            with self._refusals():
+                self._connection.execute(
+                    f"INSERT INTO party ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", row
+                )
+        except _TakenError:
+            raise RegistryError(
+                f"a party named {party.name!r} is already registered",
+                hint="choose another name, or remove that party first",
+            ) from None
+
+    def get(self, name: str) -> Party:
+        """Give the party of this name."""
+        name = _check_name(name)
+        with self._refusals():
+            row = self._connection.execute(
+                f"SELECT {COLUMNS} FROM party WHERE name = ?", (name,)
+            ).fetchone()
+        if row is None:
+            raise _unknown(name)
+        return self._party(row)
+
+    def list(self) -> tuple[Party, ...]:
+        """Give all parties, in the order of their names."""
+        with self._refusals():
+            rows = self._connection.execute(f"SELECT {COLUMNS} FROM party ORDER BY name").fetchall()
+        return tuple(self._party(row) for row in rows)
+
+    def remove(self, name: str) -> None:
+        """Forget the party of this name. Its key file stays where it is."""
+        name = _check_name(name)
+        with self._refusals():
+            cursor = self._connection.execute("DELETE FROM party WHERE name = ?", (name,))
+        if cursor.rowcount == 0:
+            raise _unknown(name)
+
+    def _prepare(self) -> None:
+        """Make the table in a new file; refuse the file of another program or version."""
+        if self._pragma("user_version") == 0:
+            # Two programs may open one new file: the second waits here and finds the table made.
+            self._connection.execute("BEGIN IMMEDIATE")
+            with self._connection:
+                tables = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+                if self._pragma("user_version") == 0 and tables[0] == 0:
+                    self._connection.execute(SCHEMA)
+                    self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                    self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        if self._pragma("application_id") != APPLICATION_ID:
+            raise RegistryError(
+                f"{os.fspath(self.path)!r} is a database of another program, not a registry",
+                hint="is $KEYBOUND_REGISTRY set to the right file?",
+            )
+        version = self._pragma("user_version")
+        if version != SCHEMA_VERSION:
+            raise RegistryError(
+                f"registry {os.fspath(self.path)!r} has schema {version}, "
+                f"and this program reads schema {SCHEMA_VERSION}",
+                hint="it was made by a newer keybound: upgrade",
+            )
+
+    def _pragma(self, name: str) -> int:
+        return int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+    def _party(self, row: tuple[str, str, int, int, str, str, str]) -> Party:
+        name, payload, bits, rho, key_file, fingerprint, created = row
+        try:
+            return Party(
+                name=name,
+                payload=int(payload, 16),
+                bits=bits,
+                rho=rho,
+                key_file=Path(key_file),
+                fingerprint=fingerprint,
+                created=datetime.fromisoformat(created),
+            )
+        except (CodeError, RegistryError, TypeError, ValueError) as error:
+            raise RegistryError(
+                f"registry {os.fspath(self.path)!r} is damaged at party {name!r}",
+                hint="restore a backup, or remove the party and add it again",
+            ) from error
+
+    @contextlib.contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """Turn what SQLite raises into what KeyBound raises."""
+        try:
+            yield
+        except sqlite3.IntegrityError as error:
+            raise _TakenError(str(error)) from error
+        except sqlite3.Error as error:
+            path = os.fspath(self.path)
+            name = getattr(error, "sqlite_errorname", "")
+            if name == "SQLITE_NOTADB":
+                message, hint = f"{path!r} is not a registry", "is $KEYBOUND_REGISTRY right?"
+            elif name.startswith("SQLITE_BUSY"):
+                message, hint = f"registry {path!r} is in use by another program", "try again"
+            else:
+                message, hint = f"registry {path!r} cannot be used: {error}", None
+            raise RegistryError(message, hint=hint) from error
+
+
+class _TakenError(RegistryError):
+    """The name is taken: the one constraint that a checked party can break."""
+
+
+def _check_name(name: str) -> str:
+    """Give the name in composed form (NFC), so that what looks the same is the same."""
+    name = unicodedata.normalize("NFC", name)
+    rule = f"a name has 1 to {NAME_MAX} printable characters, without spaces at its ends"
+    if not name or name != name.strip():
+        raise RegistryError(f"{name[:NAME_MAX]!r} is not a name for a party", hint=rule)
+    if not name.isprintable():
+        raise RegistryError("the name of a party holds a control character", hint=rule)
+    if len(name) > NAME_MAX:
+        raise RegistryError(f"the name of a party has {len(name)} characters", hint=rule)
+    return name
+
+
+def _unknown(name: str) -> RegistryError:
+    return RegistryError(f"no party is named {name!r}", hint="keybound party list shows them all")
+
+
+def _to_utf8(path: Path) -> str:
+    text = os.fspath(path)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise RegistryError(
+            f"the path {text!r} is not UTF-8 text", hint="rename the file"
+        ) from None
+    return text
+
+
+def _create_private(path: Path) -> None:
+    """Make the file here: SQLite would give it the mode of any other file."""
+    try:
+        if path.exists():
+            return
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):  # made by another program just now
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise RegistryError(f"registry {os.fspath(path)!r} cannot be made: {reason}") from error
