@@ -1,0 +1,141 @@
+"""The two networks as arrays in, arrays out, on ONNX Runtime. Knows no keys and no files of audio.
+
+A folder of weights holds `embedder.onnx`, `detector.onnx` and `card.json`; the card carries their
+hashes, and weights that do not agree with it are refused. The networks see a finite stretch
+around each sample, so recordings are processed in chunks with context, which equals processing
+them whole.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from keybound.audio import chunks
+from keybound.errors import ModelError
+
+Floats = npt.NDArray[np.float32]
+
+SHIPPED = Path(__file__).parent / "weights"
+CARD_VERSION = 1
+CHUNK_BLOCKS = 1500  # of 20 ms: half a minute keeps memory small and the cores busy
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a folder of weights says of itself.
+
+    `embed_context` and `detect_context` are the blocks of `hop` samples before and after a block
+    that can change what the network gives for it. `threshold` holds presence to one false alarm
+    in a hundred over clean and attacked speech, `clean_threshold` over clean speech alone.
+    """
+
+    name: str
+    rate: int
+    hop: int
+    bits: int
+    rho: int
+    threshold: float
+    clean_threshold: float
+    embed_context: tuple[int, int]
+    detect_context: tuple[int, int]
+    sha256: dict[str, str]
+    facts: dict[str, Any]  # the whole card, with recipe and figures
+
+
+def read_card(folder: Path) -> Card:
+    """Read and check the card of a folder of weights."""
+    path = folder / "card.json"
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        if facts["version"] != CARD_VERSION:
+            raise ModelError(
+                f"{path} is a card of version {facts['version']}", hint="update keybound"
+            )
+        names = ("name", "rate", "hop", "bits", "rho")
+        return Card(
+            **{name: facts[name] for name in names},
+            threshold=float(facts["thresholds"]["pooled"]),
+            clean_threshold=float(facts["thresholds"]["clean"]),
+            embed_context=tuple(facts["context"]["embed"]),
+            detect_context=tuple(facts["context"]["detect"]),
+            sha256=dict(facts["sha256"]),
+            facts=facts,
+        )
+    except OSError as error:
+        hint = "a folder of weights holds embedder.onnx, detector.onnx and card.json"
+        raise ModelError(f"no card.json in {folder}", hint=hint) from error
+    except (ValueError, KeyError, TypeError) as error:
+        hint = "get the weights again, or export them anew"
+        raise ModelError(f"{path} is not a model card", hint=hint) from error
+
+
+class Engine:
+    """A pair of networks, loaded when first used and checked against their card."""
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
+        self.folder = Path(folder) if folder is not None else SHIPPED
+        self.card = read_card(self.folder)
+
+    @cached_property
+    def _embedder(self) -> Any:
+        return self._session("embedder.onnx")
+
+    @cached_property
+    def _detector(self) -> Any:
+        return self._session("detector.onnx")
+
+    def _session(self, name: str) -> Any:
+        path = self.folder / name
+        try:
+            model = path.read_bytes()
+        except OSError as error:
+            raise ModelError(f"no {name} in {self.folder}") from error
+        if hashlib.sha256(model).hexdigest() != self.card.sha256.get(name):
+            hint = "the file is damaged or of another model; get the weights again"
+            raise ModelError(f"{path} does not have the hash on its card", hint=hint)
+        import onnxruntime as ort  # a tenth of a second, which verbs without networks save
+
+        options = ort.SessionOptions()
+        options.log_severity_level = 3
+        try:
+            return ort.InferenceSession(model, options, providers=ort.get_available_providers())
+        except Exception as error:  # onnxruntime raises classes of its own binding
+            raise ModelError(f"{path} cannot be loaded: {error}") from error
+
+    def carrier(self, samples: Floats, code: npt.NDArray[np.uint8]) -> Floats:
+        """Give the carrier of a 16 kHz mono host for a code: (samples,) to (samples,)."""
+        bits = code.astype(np.float32)[None]  # (1, bits)
+        parts = []
+        for piece, keep in self._pieces(samples, self.card.embed_context):
+            (carrier,) = self._embedder.run(None, {"x": piece[None], "code": bits})
+            parts.append(carrier[0, keep.start * self.card.hop : keep.stop * self.card.hop])
+        return np.concatenate(parts)[: len(samples)]
+
+    def frames(self, samples: Floats) -> tuple[Floats, Floats]:
+        """Give presence logits (frames,) and payload logits (frames, bits) of 16 kHz mono audio.
+
+        Frame j describes the block of `hop` samples that starts at j * hop.
+        """
+        presences, logits = [], []
+        for piece, keep in self._pieces(samples, self.card.detect_context):
+            presence, logit = self._detector.run(None, {"x": piece[None]})
+            presences.append(presence[0, keep])
+            logits.append(logit[0, :, keep].T)
+        return np.concatenate(presences), np.concatenate(logits)
+
+    def _pieces(self, samples: Floats, context: tuple[int, int]) -> Iterator[tuple[Floats, slice]]:
+        """Yield stretches of whole blocks with context, and which of their blocks to keep."""
+        hop = self.card.hop
+        blocks = -(-len(samples) // hop)
+        for start, stop, first, last in chunks(blocks, CHUNK_BLOCKS, *context):
+            piece = np.asarray(samples[first * hop : last * hop], np.float32)
+            piece = np.pad(piece, (0, (last - first) * hop - len(piece)))
+            yield piece, slice(start - first, stop - first)

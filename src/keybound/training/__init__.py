@@ -1,0 +1,1 @@
+"""Training: the only room with torch. It sees random codes, never a key."""

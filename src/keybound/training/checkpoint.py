@@ -1,0 +1,107 @@
+"""What training keeps: weights, averages, the optimiser, all as safetensors with JSON beside.
+
+A checkpoint resumes a run exactly. Weights alone, such as those the package ships, start a new one.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from keybound.errors import RecipeError
+from keybound.training import nets
+from keybound.training.recipe import Recipe, from_tree, to_tree
+
+
+@dataclass
+class State:
+    """All that changes while a model is trained."""
+
+    embedder: nn.Module
+    detector: nn.Module
+    remover: nn.Module
+    optimiser: torch.optim.AdamW
+    remover_optimiser: torch.optim.AdamW
+    trained: list[nn.Parameter]
+    average: list[Tensor]
+    step: int = 0
+    seconds: float = 0.0
+    residual: Tensor | None = None  # of the codec request that was under way
+
+
+def fresh(recipe: Recipe, device: torch.device, init: dict[str, Tensor] | None = None) -> State:
+    """Start a run from random weights, or from `init` (names as `weights` gives them)."""
+    torch.manual_seed(recipe.seed)
+    embedder, detector = (net.to(device) for net in nets.build(recipe.model))
+    remover = nets.Remover().to(device)
+    if init is not None:
+        embedder.load_state_dict(_part(init, "embedder."))
+        detector.load_state_dict(_part(init, "detector."))
+    trained = [*embedder.parameters(), *detector.parameters()]
+    average = [p.detach().clone() for p in trained]
+    optimisers = (_adam(trained, recipe), _adam(list(remover.parameters()), recipe))
+    return State(embedder, detector, remover, *optimisers, trained, average)
+
+
+def _adam(parameters: list[nn.Parameter], recipe: Recipe) -> torch.optim.AdamW:
+    return torch.optim.AdamW(
+        parameters, lr=recipe.learning_rate, betas=(0.9, 0.98), weight_decay=1e-2, fused=True
+    )
+
+
+def weights(state: State, *, averaged: bool) -> dict[str, Tensor]:
+    """Give the weights of both networks by name."""
+    names = [f"embedder.{k}" for k, _ in state.embedder.named_parameters()]
+    names += [f"detector.{k}" for k, _ in state.detector.named_parameters()]
+    values = state.average if averaged else [p.detach() for p in state.trained]
+    return {k: v.cpu().contiguous() for k, v in zip(names, values, strict=True)}
+
+
+def save(state: State, recipe: Recipe, folder: Path) -> None:
+    """Write a checkpoint: weights.safetensors (averaged), resume.safetensors, state.json."""
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(weights(state, averaged=True), folder / "weights.safetensors")
+    rest = {f"trained.{k}": v for k, v in weights(state, averaged=False).items()}
+    rest |= {f"remover.{k}": v.cpu() for k, v in state.remover.state_dict().items()}
+    for label, optimiser in _optimisers(state).items():
+        for i, values in optimiser.state_dict()["state"].items():
+            rest |= {f"{label}.{i}.{k}": torch.as_tensor(v).cpu() for k, v in values.items()}
+    if state.residual is not None:
+        rest["residual"] = state.residual
+    save_file(rest, folder / "resume.safetensors")
+    line = {"step": state.step, "seconds": state.seconds, "recipe": to_tree(recipe)}
+    (folder / "state.json").write_text(json.dumps(line, indent=1))
+
+
+def restore(folder: Path, device: torch.device) -> tuple[State, Recipe]:
+    """Read a checkpoint back, to go on exactly where it was written."""
+    try:
+        line = json.loads((folder / "state.json").read_text())
+        rest = load_file(folder / "resume.safetensors")
+    except OSError as error:
+        raise RecipeError(f"no checkpoint in {folder}", hint="train writes one") from error
+    recipe = from_tree(line["recipe"])
+    state = fresh(recipe, device, _part(rest, "trained."))
+    state.remover.load_state_dict(_part(rest, "remover."))
+    averaged = load_file(folder / "weights.safetensors")
+    state.average = [averaged[k].to(device) for k in weights(state, averaged=False)]
+    for label, optimiser in _optimisers(state).items():
+        entries: dict[int, dict[str, Tensor]] = {}
+        for key, value in _part(rest, f"{label}.").items():
+            index, name = key.split(".", 1)
+            entries.setdefault(int(index), {})[name] = value
+        optimiser.load_state_dict(optimiser.state_dict() | {"state": entries})
+    state.step, state.seconds = line["step"], line["seconds"]
+    state.residual = rest.get("residual")
+    return state, recipe
+
+
+def _optimisers(state: State) -> dict[str, torch.optim.AdamW]:
+    return {"optimiser": state.optimiser, "remover_optimiser": state.remover_optimiser}
+
+
+def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

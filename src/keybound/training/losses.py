@@ -1,0 +1,122 @@
+"""The objective: pooled payload, presence, forgery, hearing, budget. Free functions on tensors.
+
+Pooling here is the twin of what `watermark` does with the arrays of the exported networks.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from keybound.training.nets import RATE, mel_bank
+
+
+def pool(presence: Tensor, logits: Tensor) -> Tensor:
+    """Average payload logits over frames, weighted by presence: (batch, bits)."""
+    weight = presence.softmax(-1)[:, None]  # (batch, 1, frames)
+    return (weight * logits).sum(-1)
+
+
+def score(presence: Tensor) -> Tensor:
+    """Give the presence score of each clip: the mean of the per-frame sigmoid."""
+    return presence.sigmoid().mean(-1)
+
+
+def frame_presence(presence: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+    """Compare presence with per-frame targets; frames across a splice have weight zero."""
+    loss = F.binary_cross_entropy_with_logits(presence, target, reduction="none")
+    return (loss * weight).sum() / weight.sum().clamp(min=1)
+
+
+def clip_presence(presence: Tensor, marked: Tensor) -> Tensor:
+    """Judge whole clips by their score, so that frames with nothing in them cost little."""
+    s = score(presence).clamp(1e-4, 1 - 1e-4)
+    return -(marked * s.log() + (1 - marked) * (1 - s).log()).mean()
+
+
+def snr_db(host: Tensor, carrier: Tensor) -> Tensor:
+    """Give the signal-to-carrier ratio of each clip."""
+    return 10 * torch.log10((host.square().mean(-1) + 1e-10) / (carrier.square().mean(-1) + 1e-10))
+
+
+class Hearing(nn.Module):
+    """What the mark costs the ear: one pass over a few spectra of host and marked audio.
+
+    Gives, as scalars: the multi-resolution STFT distance, the waveform L1, the mel distance, the
+    carrier above the masking threshold; then per clip the SNR in dB and the rms gain in dB over
+    audible bins. Levels are relative to the clip, so quiet hosts count as much as loud ones.
+    """
+
+    RESOLUTIONS = (256, 512, 1024, 2048)
+    AUDIBLE_DB = 45.0  # a bin this far under the clip's peak is not heard beside it
+    MASKING_OFFSET_DB = 10.0  # threshold under the spread host: between tone and noise maskers
+    mel: Tensor
+    spread: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        for size in self.RESOLUTIONS:
+            self.register_buffer(f"window_{size}", torch.hann_window(size), persistent=False)
+        self.register_buffer("mel", mel_bank(80, 513), persistent=False)
+        # Excitation spreads towards higher bands: 25 dB a Bark below the masker, 10 above.
+        bark = torch.arange(80) * 2840 / 81 / 100  # about 100 mel to the Bark
+        distance = bark[:, None] - bark[None]
+        slope = torch.where(distance > 0, -10 * distance, 25 * distance)
+        self.register_buffer("spread", 10 ** (slope / 10), persistent=False)
+
+    def magnitude(self, x: Tensor, size: int) -> Tensor:
+        window = self.get_buffer(f"window_{size}")
+        X = torch.stft(x, size, size // 4, window=window, return_complex=True)
+        return torch.sqrt(X.real.square() + X.imag.square() + 1e-8)
+
+    def forward(self, host: Tensor, marked: Tensor) -> tuple[Tensor, ...]:
+        level = torch.sqrt(host.square().mean(-1, keepdim=True) + 1e-8)
+        x, y = host / level, marked / level
+        terms = []
+        for size in self.RESOLUTIONS:
+            X, Y = self.magnitude(x, size), self.magnitude(y, size)
+            floor = X.amax((1, 2), keepdim=True) * 10 ** (-60 / 20)
+            ratio = torch.log((Y + floor) / (X + floor))
+            converge = (Y - X).square().sum((1, 2)).sqrt() / X.square().sum((1, 2)).sqrt()
+            terms.append(converge.mean() + ratio.abs().mean())
+            if size == 512:
+                audible = (X.amax((1, 2), keepdim=True) * 10 ** (-self.AUDIBLE_DB / 20) < X).float()
+                decibel = (20 / math.log(10)) * torch.log(Y / X)
+                square = (decibel.square() * audible).sum((1, 2)) / audible.sum((1, 2))
+                gain_db = torch.sqrt(square + 1e-6)
+            if size == 1024:
+                mel_loss, masking = self.masked(X, Y, self.magnitude(y - x, size))
+        stft = torch.stack(terms).mean()
+        return stft, (y - x).abs().mean(), mel_loss, masking, snr_db(x, y - x), gain_db
+
+    def masked(self, X: Tensor, Y: Tensor, C: Tensor) -> tuple[Tensor, Tensor]:
+        """Give the mel distance and the mean excess of the carrier over the masked threshold."""
+        host = self.mel @ X.square()  # (batch, bands, frames)
+        floor = host.amax((1, 2), keepdim=True) * 1e-6
+        mel = (torch.log((self.mel @ Y.square() + floor) / (host + floor))).abs().mean()
+        threshold = self.spread @ host * 10 ** (-self.MASKING_OFFSET_DB / 10) + floor
+        excess = torch.log((self.mel @ C.square() + floor) / threshold)
+        return 0.5 * mel, F.relu(excess).mean()
+
+
+def transplant_residual(host: Tensor, marked: Tensor, other: Tensor) -> Tensor:
+    """Add the carrier of one host, unscaled, to another: the paper's oracle attack."""
+    return other + (marked - host)
+
+
+def transplant_gains(host: Tensor, marked: Tensor, other: Tensor) -> Tensor:
+    """Scale another host's spectrum as the mark scaled its own: the attack in our own domain."""
+    size, hop = 512, 128
+    window = torch.hann_window(size, device=host.device)
+
+    def spectrum(x: Tensor) -> Tensor:
+        return torch.stft(x, size, hop, window=window, return_complex=True)
+
+    before = spectrum(host).abs()
+    gain = (spectrum(marked).abs() + 1e-5) / (before + 1e-5)
+    moved = spectrum(other) * gain.clamp(0.25, 4.0)
+    return torch.istft(moved, size, hop, window=window, length=other.shape[-1])
+
+
+assert RATE == 16000  # the masking slopes above are laid out for bands up to 8 kHz
