@@ -27,9 +27,10 @@ def encode(samples: np.ndarray, seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
     name, low, high = KINDS[rng.integers(len(KINDS))]
     attack = ATTACKS[name]
-    peak = max(1.0, float(np.abs(samples).max()))  # codecs clip beyond full scale
+    peak = np.float32(max(1.0, np.abs(samples).max()))  # codecs clip beyond full scale
     parameters = attack.draw(rng, float(rng.uniform(low, high)))
-    return attack.apply(samples / peak, RATE, parameters) * peak
+    scaled = (samples / peak).astype(np.float32)
+    return attack.apply(scaled, RATE, parameters) * peak
 
 
 class Request:

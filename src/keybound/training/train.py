@@ -20,11 +20,12 @@ import torch.nn.functional as F
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import Tensor, nn
 
+from keybound.errors import RecipeError
 from keybound.training import channel, losses, nets, neural
-from keybound.training.checkpoint import State, save
+from keybound.training.checkpoint import State, fresh, restore, save
 from keybound.training.codecs import Request
 from keybound.training.data import Hosts, Stream, read_folder, splice
-from keybound.training.recipe import Recipe, at
+from keybound.training.recipe import Recipe, at, load
 
 
 @dataclass(frozen=True)
@@ -275,7 +276,7 @@ def update(loop: Loop, loss: Tensor, position: float) -> Tensor:
     optimiser.step()
     follow = min(loop.recipe.ema, (state.step + 1) / (state.step + 10))
     with torch.no_grad():
-        torch._foreach_lerp_(state.average, state.trained, 1 - follow)
+        torch._foreach_lerp_(state.average, [p.data for p in state.trained], 1 - follow)
     return norm
 
 
@@ -358,3 +359,29 @@ def describe(line: dict[str, Any]) -> str:
     """Say a report in one short line."""
     parts = [f"{k} {line[k]:.3f}" for k in ("message", "presence", "clip", "snr_db") if k in line]
     return f"step {line['step']} " + " ".join(parts)
+
+
+def command(
+    recipe: str,
+    *,
+    speech: str,
+    noise: str,
+    lyra: str | None,
+    out: str,
+    resume: bool,
+    start: str | None,
+    minutes: float | None,
+    device: str,
+) -> None:
+    """Run `keybound train`: begin anew, from exported weights, or where a checkpoint stands."""
+    place, made = torch.device(device), load(recipe)
+    if resume:
+        state, kept = restore(Path(out), place)
+        if kept != made:
+            raise RecipeError(f"the checkpoint in {out} was made by another recipe")
+    else:
+        from keybound.training.export import read_weights
+
+        state = fresh(made, place, read_weights(Path(start)) if start else None)
+    sources = Sources(Path(speech), Path(noise), Path(lyra) if lyra else None)
+    train(made, state, sources, Path(out), device=place, minutes=minutes)

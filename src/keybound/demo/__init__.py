@@ -1,0 +1,70 @@
+"""The demo: one clip from key to verdict, with a table and a picture."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from rich.console import Console
+from rich.table import Table
+
+from keybound import audio
+from keybound.attacks import attack
+from keybound.errors import AudioError
+from keybound.keys import Key
+from keybound.watermark import Watermarker
+
+SPEECH = Path(__file__).parent / "speech.flac"
+ATTACKS = ("noise-20", "noise-10", "mp3", "opus-16", "lowpass", "echo", "griffin-lim", "denoiser")
+PAYLOAD = 0x5EED
+
+
+def run(marker: Watermarker, folder: Path) -> None:
+    """Mark the shipped clip, attack it, detect and verify it; write audio and a picture."""
+    folder.mkdir(parents=True, exist_ok=True)
+    host = audio.read(SPEECH)
+    rate = host.sample_rate
+    key, wrong = Key.generate(), Key.generate()
+    marked = marker.embed(host.samples, rate, key=key, payload=PAYLOAD)
+    audio.write(folder / "marked.flac", marked, host)
+    table = Table("recording", "presence", "marked?", "bits right", "right key", "wrong key")
+    heard = {"unmarked": host.samples[:, 0], "marked": marked[:, 0]}
+    for name in ATTACKS:
+        hit = attack(name)
+        parameters = hit.draw(np.random.default_rng(0), None)
+        heard[f"marked, {name}"] = hit.apply(marked[:, 0], rate, parameters)
+    for name, samples in heard.items():
+        found = marker.detect(samples, rate)
+        right = marker.judge(found, key=key, payload=PAYLOAD)
+        other = marker.judge(found, key=wrong, payload=PAYLOAD)
+        bits = f"{right.bits - right.distance} of {right.bits}"
+        answers = ["verified" if v.verified else "not verified" for v in (right, other)]
+        marks = "yes" if found.present else "no"
+        table.add_row(name, f"{found.presence:.3f}", marks, bits, *answers)
+    Console(width=100).print(table)
+    picture = draw(host.samples[:, 0], marked[:, 0], rate, folder / "spectrogram.png")
+    print(f"wrote {folder / 'marked.flac'} and {picture}")
+
+
+def draw(host: npt.NDArray[Any], marked: npt.NDArray[Any], rate: int, path: Path) -> Path:
+    """Draw spectrograms of host, carrier and marked audio, and the gains between them."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 9), layout="constrained")
+    FigureCanvasAgg(figure)
+    rows = figure.subplots(3, 1, sharex=True, sharey=True)
+    panels = {"host": host, "carrier": marked - host, "host with the carrier: marked": marked}
+    top = 20 * np.log10(np.abs(host).max() + 1e-9)
+    for axes, (title, samples) in zip(rows, panels.items(), strict=True):
+        *_, image = axes.specgram(
+            samples + 1e-9, NFFT=1024, Fs=rate, noverlap=768, vmin=top - 120, vmax=top - 30
+        )
+        axes.set(title=title, ylabel="Hz", ylim=(0, min(8000, rate / 2)))
+        figure.colorbar(image, ax=axes, label="dB")
+    rows[-1].set_xlabel("seconds")
+    try:
+        figure.savefig(path, dpi=100)
+    except OSError as error:
+        raise AudioError(f"{path} cannot be written") from error
+    return path

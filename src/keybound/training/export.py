@@ -1,0 +1,162 @@
+"""From trained weights to the two ONNX networks, and back.
+
+Weights are rounded to half precision and stored so; the graphs widen them when they are loaded.
+An export that does not agree with torch is refused. The shipped graphs keep the names of the
+weights, so the package itself is a checkpoint to go on from.
+"""
+
+import contextlib
+import hashlib
+import io
+import json
+import logging
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import torch
+from onnx import helper, numpy_helper
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from keybound.engine import CARD_VERSION
+from keybound.errors import ModelError
+from keybound.training import nets
+from keybound.training.recipe import Recipe, from_tree, to_tree
+
+TOLERANCE = 2e-4  # of the largest value: what summing in another order may change
+RHO = 2  # the paper's tolerance for 16 bits
+LARGE = 1000  # smaller tensors stay in single precision
+
+
+def export(
+    weights: dict[str, Tensor], recipe: Recipe, folder: Path, training: dict[str, Any]
+) -> None:
+    """Write `embedder.onnx`, `detector.onnx` and a card whose thresholds are still to be set.
+
+    `training` goes into the card: what is known of the run that made the weights.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    embedder, detector = nets.build(recipe.model)
+    for name, net in (("embedder.", embedder), ("detector.", detector)):
+        part = {k.removeprefix(name): v for k, v in weights.items() if k.startswith(name)}
+        net.load_state_dict({k: v.half() if v.numel() > LARGE else v for k, v in part.items()})
+        net.eval()
+    x = 0.1 * torch.randn(1, 100 * nets.HOP)
+    code = torch.randint(0, 2, (1, recipe.model.bits)).float()
+    _write(embedder, (x, code), ["carrier"], folder / "embedder.onnx")
+    _write(detector, (x,), ["presence", "logits"], folder / "detector.onnx")
+    back = read_weights(folder)
+    for name, value in weights.items():
+        if not torch.allclose(back[name], value.float(), rtol=1e-3, atol=1e-6):
+            raise ModelError(f"weight {name} cannot be read back from the exported network")
+    card = {
+        "version": CARD_VERSION,
+        "name": recipe.name,
+        "rate": nets.RATE,
+        "hop": nets.HOP,
+        "bits": recipe.model.bits,
+        "rho": RHO,
+        "thresholds": {"pooled": 0.5, "clean": 0.5},
+        "context": {
+            "embed": reach(lambda y: embedder(y, code)),
+            "detect": reach(lambda y: torch.cat([detector(y)[0][:, None], detector(y)[1]], 1)),
+        },
+        "sha256": {
+            name: hashlib.sha256((folder / name).read_bytes()).hexdigest()
+            for name in ("embedder.onnx", "detector.onnx")
+        },
+        "training": training,
+        "recipe": to_tree(recipe),
+    }
+    (folder / "card.json").write_text(json.dumps(card, indent=1) + "\n")
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """Read the weights of exported networks by name, to start training from them."""
+    weights: dict[str, Tensor] = {}
+    for part in ("embedder", "detector"):
+        try:
+            graph = onnx.load(str(folder / f"{part}.onnx")).graph
+        except (OSError, ValueError) as error:
+            raise ModelError(f"no {part}.onnx in {folder}") from error
+        for item in graph.initializer:
+            value = torch.from_numpy(numpy_helper.to_array(item).astype(np.float32))
+            weights[f"{part}.{item.name.removesuffix('.half')}"] = value
+    return weights
+
+
+def reach(network: Any) -> list[int]:
+    """Measure how many blocks before and after a block can change what a network gives for it."""
+    blocks = 300
+    x = (0.1 * torch.randn(1, blocks * nets.HOP)).requires_grad_()
+    out = network(x)
+    middle = out[..., out.shape[-1] // 2 : out.shape[-1] // 2 + max(1, out.shape[-1] // blocks)]
+    (slope,) = torch.autograd.grad(middle.abs().sum(), x)
+    touched = slope[0].nonzero().flatten() // nets.HOP
+    # One block more on either side: windows are zero at their ends, so the last sample may hide.
+    return [blocks // 2 - int(touched.min()) + 1, int(touched.max()) - blocks // 2 + 1]
+
+
+def _write(net: nn.Module, inputs: tuple[Tensor, ...], outputs: list[str], path: Path) -> None:
+    length = nets.HOP * torch.export.Dim("blocks", min=2)
+    names = ["x", "code"][: len(inputs)]
+    shapes = ({1: length}, None)[: len(inputs)]
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")  # the exporter's own, about versions of itself
+        program = torch.onnx.export(
+            net, inputs, input_names=names, output_names=outputs, dynamic_shapes=shapes, dynamo=True
+        )
+    assert program is not None
+    model = program.model_proto
+    _store_halves(model.graph, {name for name, _ in net.named_parameters()})
+    onnx.checker.check_model(model)
+    del model.metadata_props[:]
+    for node in model.graph.node:  # source lines of the machine that exported are nobody's matter
+        node.doc_string = ""
+        del node.metadata_props[:]
+    path.write_bytes(model.SerializeToString())
+    _compare(net, inputs, path)
+
+
+def _store_halves(graph: Any, names: set[str]) -> None:
+    """Keep large weights as float16 with a cast behind each, which is folded away at loading."""
+    casts = []
+    for item in graph.initializer:
+        value = numpy_helper.to_array(item)
+        if item.name in names and value.size > LARGE:
+            stored = f"{item.name}.half"
+            casts.append(helper.make_node("Cast", [stored], [item.name], to=onnx.TensorProto.FLOAT))
+            item.CopyFrom(numpy_helper.from_array(value.astype(np.float16), stored))
+    for cast in reversed(casts):
+        graph.node.insert(0, cast)
+
+
+def _compare(net: nn.Module, inputs: tuple[Tensor, ...], path: Path) -> None:
+    """Refuse an exported network that does not give what torch gives, at several lengths."""
+    session = ort.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
+    for blocks in (2, 17, 100):
+        x = 0.1 * torch.randn(1, blocks * nets.HOP)
+        with torch.no_grad():
+            wanted = net(x, *inputs[1:])
+        feeds = dict(zip(("x", "code"), (v.numpy() for v in (x, *inputs[1:])), strict=False))
+        got = session.run(None, feeds)
+        for a, b in zip(wanted if isinstance(wanted, tuple) else (wanted,), got, strict=True):
+            error = float((a - torch.from_numpy(b)).abs().max() / (a.abs().max() + 1e-6))
+            if not error < TOLERANCE:
+                raise ModelError(f"{path.name} and torch disagree by {error:.2g} of full scale")
+
+
+def export_run(run: Path, folder: Path) -> None:
+    """Export the averaged weights of a checkpoint."""
+    try:
+        state = json.loads((run / "state.json").read_text())
+        weights = load_file(run / "weights.safetensors")
+    except OSError as error:
+        raise ModelError(f"no checkpoint in {run}", hint="train writes one") from error
+    training = {"steps": state["step"], "minutes": round(state["seconds"] / 60, 1)}
+    export(weights, from_tree(state["recipe"]), folder, training)
