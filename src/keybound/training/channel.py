@@ -122,6 +122,12 @@ def band_filter(y: Tensor, tools: Tools) -> Tensor:
     return filtered(y, response)
 
 
+def resample(y: Tensor, tools: Tools) -> Tensor:
+    """Lose everything above 3 to 7.8 kHz, as a lower rate and back does."""
+    edge = tools.uniform((len(y), 1), 3000, 7800)
+    return filtered(y, lambda hz: torch.sigmoid((edge - hz) / 30))
+
+
 def equalise(y: Tensor, tools: Tools) -> Tensor:
     """Apply a random smooth equaliser of up to about 6 dB."""
     bands = tools.normal((len(y), 1, 24)) * 3
@@ -305,9 +311,9 @@ def remover(y: Tensor, tools: Tools) -> Tensor:
 ATTACKS: dict[str, Attack] = {
     f.__name__: f
     for f in (
-        identity, noise, hard_noise, background, band_filter, equalise, speed, quantise, smoothing,
-        echo, reverb, griffin_lim, mel_resynthesis, envelope, jitter, denoise, noise_denoise,
-        compress, drop, neural, neural_noise, remover,
+        identity, noise, hard_noise, background, band_filter, resample, equalise, speed, quantise,
+        smoothing, echo, reverb, griffin_lim, mel_resynthesis, envelope, jitter, denoise,
+        noise_denoise, compress, drop, neural, neural_noise, remover,
     )
 }  # fmt: skip
 

@@ -21,7 +21,8 @@ HOP = 320  # 20 ms
 WINDOW = 2 * HOP
 BINS = HOP + 1
 MELS = 80
-POWER_FLOOR = 1e-9  # of a mel band: about 30 dB under one step of 16-bit audio
+POWER_SCALE = 1e6  # brings powers to where the floor is no tiny constant: exporters drop those
+POWER_FLOOR = 1e-3  # of a scaled mel band: about 30 dB under one step of 16-bit audio
 PRESENCE_LIMIT = 5.0  # a bounded presence logit keeps the softmax pool from resting on one frame
 
 
@@ -95,7 +96,7 @@ class LogMel(nn.Module):
     def __init__(self, past: int, future: int) -> None:
         super().__init__()
         self.past, self.future = past, future
-        self.register_buffer("bank", mel_bank(MELS, BINS), persistent=False)
+        self.register_buffer("bank", POWER_SCALE * mel_bank(MELS, BINS), persistent=False)
         span = past + 1 + future
         self.register_buffer("level_kernel", torch.full((1, 1, span), 1 / span), persistent=False)
 
