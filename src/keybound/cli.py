@@ -1,21 +1,24 @@
 """The command line: verbs only. Heavy rooms are imported inside the verb that needs them.
 
 Results go to standard output (`--json` for machines). Messages go to standard error, in lower
-case without a full stop, with a hint in brackets where there is one. Keys come from files or from
-standard input, never from an argument. Exit status: 0 yes, 1 no, 2 error.
+case without a full stop, with a hint in brackets where there is one; a refusal is one such line.
+Keys come from files or from standard input, never from an argument. Exit status: 0 yes, 1 no,
+2 error.
 """
 
 import dataclasses
 import json
+import re
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 import click
 
-from keybound.errors import KeyBoundError
+from keybound import codes
+from keybound.errors import KeyBoundError, KeyFileError
 from keybound.keys import Key
 from keybound.registry import Party, Registry, default_path
 
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from keybound.watermark import Verdict, Watermarker
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+NOBODY = "no party is registered (keybound party add)"
 
 
 def number(text: str) -> int:
@@ -71,10 +76,13 @@ payload = click.option("--payload", type=number, help="The party's payload: 2430
 nonce = click.option("--nonce", type=octets, default="", help="A nonce for the mask, in hex.")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
 @click.version_option(package_name="keybound", message="%(version)s")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Mark speech, detect the mark, prove whose it is."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 @cli.command()
@@ -88,7 +96,7 @@ def keygen(path: str, comment: str) -> None:
     click.echo(key.fingerprint)
 
 
-@cli.group()
+@cli.group(no_args_is_help=False)
 def party() -> None:
     """Register who marks with which key and payload."""
 
@@ -106,9 +114,10 @@ def party_add(
     name: str, key_file: str, payload: int, bits: int, rho: int, registry: str | None
 ) -> None:
     """Add the party NAME. Its key stays in its file; only the path is kept."""
-    path = Path(key_file).absolute()
-    key = Key.read(path)
-    made = Party(name, payload, bits, rho, path, key.fingerprint, datetime.now(UTC))
+    if key_file == "-":
+        raise click.UsageError("a party needs a key file, not a key on standard input")
+    fingerprint = Key.read(key_file).fingerprint
+    made = Party(name, payload, bits, rho, Path(key_file), fingerprint, datetime.now(UTC))
     with Registry(registry or default_path()) as parties:
         parties.add(made)
     say(f"registered {name}")
@@ -119,12 +128,15 @@ def party_add(
 def party_list(registry: str | None, as_json: bool) -> None:
     """List the parties."""
     with Registry(registry or default_path()) as parties:
-        for one in parties.list():
-            row = dataclasses.asdict(one)
-            row |= {"key_file": str(one.key_file), "created": one.created.isoformat()}
-            digits = -(-one.bits // 4)
-            text = f"{one.name}\t0x{one.payload:0{digits}x}\t{one.fingerprint}\t{one.key_file}"
-            emit(row, text, as_json)
+        known = parties.list()
+    if not known:
+        say(NOBODY)
+    for one in known:
+        row = dataclasses.asdict(one)
+        row |= {"key_file": str(one.key_file), "created": one.created.isoformat()}
+        digits = -(-one.bits // 4)
+        text = f"{one.name}\t0x{one.payload:0{digits}x}\t{one.fingerprint}\t{one.key_file}"
+        emit(row, text, as_json)
 
 
 @party.command("remove")
@@ -137,19 +149,42 @@ def party_remove(name: str, registry: str | None) -> None:
     say(f"removed {name}")
 
 
-def claimant(
-    name: str | None, key_file: str | None, payload: int | None, registry: str | None
-) -> tuple[Key, int, int | None]:
-    """Give key, payload and rho of a registered party, or of a key and payload named apart."""
+class Claim(NamedTuple):
+    """Whose mark it may be: a registered party's, or that of a key and payload named apart."""
+
+    name: str
+    key: Key
+    payload: int
+    rho: int | None  # None: the model's
+
+
+def claim(
+    name: str | None, key_file: str | None, payload: int | None, registry: str | None, bits: int
+) -> Claim:
+    """Find the one claimant that the options name, for a model of so many bits."""
     if name is not None:
         if key_file is not None or payload is not None:
             raise click.UsageError("--party brings its own key and payload")
         with Registry(registry or default_path()) as parties:
-            one = parties.get(name)
-        return one.key(), one.payload, one.rho
+            return party_claim(parties.get(name), bits)
     if key_file is None or payload is None:
-        raise click.UsageError("say whose mark: --party NAME, or --key FILE and --payload P")
-    return Key.read(key_file), payload, None
+        raise click.UsageError("say whose mark: --party NAME, or --key FILE and --payload NUMBER")
+    codes.check_payload(payload, bits)
+    return Claim("", Key.read(key_file), payload, None)
+
+
+def party_claim(one: Party, bits: int) -> Claim:
+    """Make a claimant of a registered party, if the model holds its payload."""
+    if one.bits != bits:
+        raise KeyBoundError(
+            f"party {one.name!r} has a payload of {one.bits} bits, and this model carries {bits}",
+            hint="--model names the weights it was registered for",
+        )
+    try:
+        return Claim(one.name, one.key(), one.payload, one.rho)
+    except KeyFileError as error:  # a new key, the hint for others, would not help here
+        hint = "restore the key file, or remove the party"
+        raise KeyFileError(f"party {one.name!r}: {error.message}", hint=hint) from error
 
 
 def load(model: str | None) -> "Watermarker":
@@ -183,13 +218,13 @@ def embed(
     """
     from keybound import files
 
-    key, number, rho = claimant(name, key_file, payload, registry)
     marker = load(model)
+    _, key, number, rho = claim(name, key_file, payload, registry, marker.card.bits)
     verdict, clipped = files.embed(
         marker, host, output, key=key, payload=number, nonce=nonce, rho=rho, replace=force
     )
     if clipped:
-        say(f"{clipped} samples were limited to full scale")
+        say(f"samples limited to full scale: {clipped}")
     emit(evidence(verdict) | {"output": output, "clipped": clipped}, verdict.words, as_json)
 
 
@@ -206,6 +241,8 @@ def detect(recording: str, frames: bool, model: str | None, as_json: bool) -> No
     """Say whether RECORDING carries a mark, and where. Exit status 0 if so, 1 if not."""
     from keybound import audio
 
+    if frames and not as_json:
+        raise click.UsageError("--frames needs --json")
     heard = audio.read(recording)
     found = load(model).detect(heard.samples, heard.sample_rate)
     result: dict[str, Any] = {
@@ -220,7 +257,8 @@ def detect(recording: str, frames: bool, model: str | None, as_json: bool) -> No
             "frame_presence": found.frame_presence.tolist(),
             "frame_logits": found.frame_logits.tolist(),
         }
-    lines = [f"{'marked' if found.present else 'no mark found'} (presence {found.presence:.3f})"]
+    absent = "marked only in parts" if found.spans else "no mark found"
+    lines = [f"{'marked' if found.present else absent} (presence {found.presence:.3f})"]
     lines += [f"  {s.start_s:8.2f} s to {s.end_s:8.2f} s  {s.score:.3f}" for s in found.spans]
     emit(result, "\n".join(lines), as_json)
     sys.exit(0 if found.present else 1)
@@ -245,29 +283,29 @@ def verify(
     """Say whether RECORDING carries this party's mark. Exit status 0 if so, 1 if not."""
     from keybound import audio
 
-    claims: list[tuple[str, Key, int, int | None]]
+    marker = load(model)
     if anyone:
-        if name or key_file or payload is not None:
+        if name is not None or key_file is not None or payload is not None:
             raise click.UsageError("--any tries every party; name none")
         with Registry(registry or default_path()) as parties:
-            claims = [(p.name, p.key(), p.payload, p.rho) for p in parties.list()]
+            claims = [party_claim(one, marker.card.bits) for one in parties.list()]
         if not claims:
-            raise KeyBoundError("no parties are registered", hint="keybound party add")
+            raise KeyBoundError(NOBODY)
     else:
-        claims = [(name or "", *claimant(name, key_file, payload, registry))]
+        claims = [claim(name, key_file, payload, registry, marker.card.bits)]
     heard = audio.read(recording)
-    marker = load(model)
     found = marker.detect(heard.samples, heard.sample_rate)
-    verified = False
-    for who, key, number, rho in claims:
-        verdict = marker.judge(
-            found, key=key, payload=number, nonce=nonce, rho=rho, tries=len(claims)
-        )
-        verified |= verdict.verified
+    verdicts = [
+        marker.judge(found, key=key, payload=number, nonce=nonce, rho=rho, tries=len(claims))
+        for _, key, number, rho in claims
+    ]
+    bound = max(verdict.bound for verdict in verdicts)  # parties may differ in rho
+    for who, verdict in zip((one.name for one in claims), verdicts, strict=True):
+        verdict = dataclasses.replace(verdict, bound=bound)
         named = {"party": who} if who else {}
         text = f"{who}: {verdict.words}" if who else verdict.words
         emit(named | evidence(verdict), text, as_json)
-    sys.exit(0 if verified else 1)
+    sys.exit(0 if any(verdict.verified for verdict in verdicts) else 1)
 
 
 @cli.command()
@@ -275,7 +313,8 @@ def verify(
 @click.argument("recording", type=click.Path(), required=False)
 @click.argument("output", type=click.Path(), required=False)
 @click.option("--strength", type=float, help="The attack's dial, such as an SNR in dB.")
-@click.option("--seed", default=0, show_default=True, help="What chance is drawn from.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="What chance is drawn from.")
+@click.option("--force", is_flag=True, help="Replace OUTPUT if it exists.")
 @click.option("--list", "listing", is_flag=True, help="List the attacks.")
 def attack(
     name: str | None,
@@ -283,28 +322,33 @@ def attack(
     output: str | None,
     strength: float | None,
     seed: int,
+    force: bool,
     listing: bool,
 ) -> None:
-    """Apply the attack NAME to RECORDING and write OUTPUT: `attack mp3+noise in.wav out.wav`."""
+    """Apply the attack NAME to RECORDING and write OUTPUT.
+
+    Several in a row are joined by a plus: keybound attack mp3+noise in.wav out.wav
+    """
     from keybound import files
     from keybound.attacks import ATTACKS
 
     if listing:
+        width = max(map(len, ATTACKS))
         for known, made in ATTACKS.items():
             dial = f"  [--strength: {made.dial}]" if made.dial else ""
-            click.echo(f"{known:12} {made.summary}{dial}")
+            click.echo(f"{known:{width}}  {made.summary}{dial}")
         return
     if not (name and recording and output):
         raise click.UsageError("name an attack, a recording and an output, or --list")
-    parameters = files.attack(name, recording, output, strength=strength, seed=seed)
-    click.echo(json.dumps(parameters))
+    drawn = files.attack(name, recording, output, strength=strength, seed=seed, replace=force)
+    click.echo(json.dumps(drawn))
 
 
 @cli.command()
 @click.option("--out", default="demo", show_default=True, help="Folder for what the demo makes.")
 @model
 def demo(out: str, model: str | None) -> None:
-    """Mark a shipped clip, attack it, detect and verify it, and draw a picture."""
+    """Mark a shipped clip, attack it, verify it, draw it."""
     from keybound.demo import run
 
     run(load(model), Path(out))
@@ -323,7 +367,10 @@ def demo(out: str, model: str | None) -> None:
     click.option("--device", default="cpu", show_default=True, help="cpu or cuda."),
 )
 def train(recipe: str, **where: Any) -> None:
-    """Train a model by RECIPE (needs `pip install keybound[train]`)."""
+    """Train a model by RECIPE.
+
+    Needs torch: pip install 'keybound[train]'
+    """
     training = _torch_room("keybound.training.train")
     training.command(recipe, **where)
 
@@ -333,7 +380,10 @@ def train(recipe: str, **where: Any) -> None:
 @click.argument("out", type=click.Path())
 @click.option("--valid", type=click.Path(), required=True, help="Folder to calibrate on.")
 def export(run: str, out: str, valid: str) -> None:
-    """Export the checkpoint RUN to ONNX in the folder OUT, and calibrate it."""
+    """Export the checkpoint RUN to the folder OUT.
+
+    Writes both networks as ONNX, and their card with thresholds calibrated on --valid.
+    """
     room = _torch_room("keybound.training.export")
     room.export_run(Path(run), Path(out))
     from keybound.benchmark import card
@@ -356,14 +406,29 @@ def main() -> None:
     try:
         cli.main(standalone_mode=False)
     except KeyBoundError as error:
-        say(error.message + (f" ({error.hint})" if error.hint else ""))
-        sys.exit(2)
+        refuse(error.message, error.hint)
     except click.ClickException as error:
-        say(error.format_message()[:1].lower() + error.format_message()[1:].rstrip("."))
-        sys.exit(2)
+        refuse(*reworded(error))
     except (click.Abort, KeyboardInterrupt):
         say("stopped")
         sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader went away; there is nobody to tell
-        sys.exit(2)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        refuse(f"{error.filename}: {reason}" if error.filename else reason)
+
+
+def refuse(message: str, hint: str | None = None) -> NoReturn:
+    """Say why not, in one line whatever names the user gave, and end."""
+    line = message + (f" ({hint})" if hint else "")
+    say("".join(c if c.isprintable() else "?" for c in line))
+    sys.exit(2)
+
+
+def reworded(error: click.ClickException) -> tuple[str, str | None]:
+    """Put click's own words into our form: message and hint."""
+    words = re.split(r"\.? \(?(?=Did you|Possible)", error.format_message(), maxsplit=1)
+    message, *hints = [text[:1].lower() + text[1:].rstrip(".") for text in words]
+    hints = [hint.removesuffix(")") for hint in hints]
+    if not hints and isinstance(error, click.UsageError) and error.ctx:
+        hints = [f"see {error.ctx.command_path} --help"]
+    return message, hints[0] if hints else None

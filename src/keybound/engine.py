@@ -8,6 +8,8 @@ them whole.
 
 import hashlib
 import json
+import math
+import operator
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,6 +27,7 @@ Floats = npt.NDArray[np.float32]
 
 SHIPPED = Path(__file__).parent / "weights"
 CARD_VERSION = 1
+CONTENTS_HINT = "a folder of weights holds embedder.onnx, detector.onnx and card.json"
 CHUNK_BLOCKS = 1500  # of 20 ms: half a minute keeps memory small and the cores busy
 
 
@@ -59,19 +62,29 @@ def read_card(folder: Path) -> Card:
             raise ModelError(
                 f"{path} is a card of version {facts['version']}", hint="update keybound"
             )
-        names = ("name", "rate", "hop", "bits", "rho")
-        return Card(
-            **{name: facts[name] for name in names},
+        embed_left, embed_right = facts["context"]["embed"]
+        detect_left, detect_right = facts["context"]["detect"]
+        card = Card(
+            name=str(facts["name"]),
+            rate=operator.index(facts["rate"]),
+            hop=operator.index(facts["hop"]),
+            bits=operator.index(facts["bits"]),
+            rho=operator.index(facts["rho"]),
             threshold=float(facts["thresholds"]["pooled"]),
             clean_threshold=float(facts["thresholds"]["clean"]),
-            embed_context=tuple(facts["context"]["embed"]),
-            detect_context=tuple(facts["context"]["detect"]),
+            embed_context=(operator.index(embed_left), operator.index(embed_right)),
+            detect_context=(operator.index(detect_left), operator.index(detect_right)),
             sha256=dict(facts["sha256"]),
             facts=facts,
         )
+        counts = (card.rho, *card.embed_context, *card.detect_context)
+        if min(card.rate, card.hop, card.bits) < 1 or min(counts) < 0:
+            raise ValueError("a count out of range")
+        if not math.isfinite(card.threshold + card.clean_threshold):
+            raise ValueError("a threshold that is no number")
+        return card
     except OSError as error:
-        hint = "a folder of weights holds embedder.onnx, detector.onnx and card.json"
-        raise ModelError(f"no card.json in {folder}", hint=hint) from error
+        raise ModelError(f"no card.json in {folder}", hint=CONTENTS_HINT) from error
     except (ValueError, KeyError, TypeError) as error:
         hint = "get the weights again, or export them anew"
         raise ModelError(f"{path} is not a model card", hint=hint) from error
@@ -97,7 +110,7 @@ class Engine:
         try:
             model = path.read_bytes()
         except OSError as error:
-            raise ModelError(f"no {name} in {self.folder}") from error
+            raise ModelError(f"no {name} in {self.folder}", hint=CONTENTS_HINT) from error
         if hashlib.sha256(model).hexdigest() != self.card.sha256.get(name):
             hint = "the file is damaged or of another model; get the weights again"
             raise ModelError(f"{path} does not have the hash on its card", hint=hint)
@@ -108,7 +121,8 @@ class Engine:
         try:
             return ort.InferenceSession(model, options, providers=ort.get_available_providers())
         except Exception as error:  # onnxruntime raises classes of its own binding
-            raise ModelError(f"{path} cannot be loaded: {error}") from error
+            hint = "export it anew, or update onnxruntime"
+            raise ModelError(f"{path} cannot be loaded", hint=hint) from error
 
     def carrier(self, samples: Floats, code: npt.NDArray[np.uint8]) -> Floats:
         """Give the carrier of a 16 kHz mono host for a code: (samples,) to (samples,)."""

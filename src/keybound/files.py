@@ -6,7 +6,7 @@ An output appears only when it is right: a marked file is read back and verified
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +56,12 @@ def attack(
     *,
     strength: float | None,
     seed: int,
+    replace: bool = False,
 ) -> dict[str, Any]:
     """Attack a file channel by channel; give the parameters that were drawn."""
     hit = attacks.attack(name)
     parameters = hit.draw(np.random.default_rng(seed), strength)
-    with _output(recording, output, replace=True) as part:
+    with _output(recording, output, replace) as part:
         heard = audio.read(recording)
         channels = [
             hit.apply(channel.astype(np.float32), heard.sample_rate, parameters)
@@ -76,16 +77,25 @@ def _output(
 ) -> Iterator[Path]:
     """Give a name beside the output that takes its place if all goes well, and vanishes if not."""
     path = Path(output)
-    if path.exists() and not replace:
-        raise AudioError(f"{path} exists", hint="--force replaces it")
-    if path.exists() and Path(source).exists() and path.samefile(source):
-        raise AudioError(f"{path} is the recording itself", hint="name another output")
-    part = path.with_name(f".keybound-{secrets.token_hex(8)}{path.suffix}")
+    part = path.parent / f".keybound-{secrets.token_hex(8)}{path.suffix}"
     try:
+        if path.exists():
+            if Path(source).exists() and path.samefile(source):
+                raise AudioError(f"{path} is the recording itself", hint="name another output")
+            if path.is_dir():
+                raise AudioError(f"{path} is a folder", hint="name a file in it")
+            if not replace:
+                raise AudioError(f"{path} exists", hint="--force replaces it")
+        elif not path.parent.is_dir():  # known now rather than after an hour's work
+            raise AudioError(f"{path.parent} is not a folder", hint="make it first")
         yield part
         part.replace(path)
+    except AudioError as error:  # the name in between would tell the user nothing
+        message = error.message.replace(str(part), str(path))
+        raise AudioError(message, hint=error.hint) from error
     except OSError as error:
         hint = "check that the folder exists and may be written to"
         raise AudioError(f"{path} cannot be written", hint=hint) from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()

@@ -4,6 +4,7 @@ The networks give values for each frame of 20 ms; pooling them over a recording 
 any length and any stretch can be judged.
 """
 
+import math
 import os
 import warnings
 from dataclasses import dataclass
@@ -75,9 +76,11 @@ class Verdict:
         """Say the verdict in a sentence."""
         agree = f"payload agrees in {self.bits - self.distance} of {self.bits} bits"
         if self.verified:
-            return f"marked, {agree}; a wrong key passes with probability {self.bound:.2g}"
+            who = "a wrong key" if self.tries == 1 else f"one of {self.tries} wrong keys"
+            return f"marked, {agree}; {who} passes with probability {self.bound:.2g}"
         if not self.present:
-            return f"no mark found (presence {self.presence:.3f} under {self.threshold:.3f})"
+            what = "marked only in parts" if self.spans else "no mark found"
+            return f"{what} (presence {self.presence:.3f} under {self.threshold:.3f})"
         return f"marked, but not by this key and payload: {agree}, {self.bits - self.rho} needed"
 
 
@@ -104,7 +107,7 @@ class Watermarker:
         channel is marked by itself, with one code. With `check` a mark that cannot be read back
         raises a `MarkWarning`: silence, or a sound too short or too unlike speech.
         """
-        host = audio.check(samples, sample_rate)  # (frames, channels)
+        host = _long_enough(samples, sample_rate)  # (frames, channels)
         code = codes.encode(payload, key, self.card.bits, nonce)
         marked = host.copy()
         for channel in range(host.shape[1]):
@@ -127,22 +130,17 @@ class Watermarker:
 
     def detect(self, samples: npt.ArrayLike, sample_rate: int) -> Detection:
         """Say whether there is a mark, and where. Anyone can: no key is needed."""
-        heard = audio.check(samples, sample_rate)
-        if len(heard) < SHORTEST_S * sample_rate:
-            raise AudioError(
-                f"{1000 * len(heard) / sample_rate:.0f} ms is too short to judge",
-                hint=f"at least {SHORTEST_S:g} s, better a second or more",
-            )
+        heard = _long_enough(samples, sample_rate)
         mono = audio.to_mono(audio.resample(heard, sample_rate, self.card.rate))
         presence, logits = self.engine.frames(mono.astype(np.float32))
-        frame_s = self.card.hop / self.card.rate
+        frame_s, end_s = self.card.hop / self.card.rate, len(heard) / sample_rate
         chance: Floats = (1 / (1 + np.exp(-presence))).astype(np.float32)
         score = float(chance.mean())
         return Detection(
             present=score >= self.card.threshold,
             presence=score,
             threshold=self.card.threshold,
-            spans=find_spans(chance, frame_s, self.card.threshold),
+            spans=find_spans(chance, frame_s, self.card.threshold, end_s),
             frame_s=frame_s,
             frame_presence=chance,
             frame_logits=logits,
@@ -162,6 +160,10 @@ class Watermarker:
         """Say whether the recording carries this key's mark with this payload."""
         found = self.detect(samples, sample_rate)
         return self.judge(found, key=key, payload=payload, nonce=nonce, rho=rho)
+
+    def decode(self, found: Detection, *, key: Key, nonce: bytes = b"") -> int:
+        """Read the payload of a detection with a key. A wrong key reads a random number."""
+        return codes.from_bits(codes.decode(found.code_logits, key, nonce))
 
     def judge(
         self,
@@ -207,11 +209,13 @@ def pool(presence: Floats, logits: Floats) -> Floats:
     return pooled
 
 
-def find_spans(chance: Floats, frame_s: float, threshold: float) -> tuple[Span, ...]:
+def find_spans(
+    chance: Floats, frame_s: float, threshold: float, end_s: float = math.inf
+) -> tuple[Span, ...]:
     """Find the stretches whose presence over a second reaches the threshold.
 
     Windows of a second that reach it are joined, and a stretch is trimmed to the frames that are
-    themselves more likely marked than not.
+    themselves more likely marked than not. The recording ends at `end_s`, within the last frame.
     """
     width = min(len(chance), round(WINDOW_S / frame_s))
     total = np.concatenate([[0.0], np.cumsum(chance, dtype=np.float64)])
@@ -230,8 +234,19 @@ def find_spans(chance: Floats, frame_s: float, threshold: float) -> tuple[Span, 
         else:
             spans.append((start, stop))
     return tuple(
-        Span(float(a * frame_s), float(b * frame_s), float(chance[a:b].mean())) for a, b in spans
+        Span(float(a * frame_s), min(float(b * frame_s), end_s), float(chance[a:b].mean()))
+        for a, b in spans
     )
+
+
+def _long_enough(samples: npt.ArrayLike, sample_rate: int) -> audio.Samples:
+    checked = audio.check(samples, sample_rate)
+    if len(checked) < SHORTEST_S * sample_rate:
+        raise AudioError(
+            f"{1000 * len(checked) / sample_rate:.3g} ms is too short for a mark",
+            hint=f"at least {SHORTEST_S:g} s, better a second or more",
+        )
+    return checked
 
 
 def _as_given(marked: npt.NDArray[Any], given: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.signal
 from rich.console import Console
 from rich.table import Table
 
@@ -21,7 +22,11 @@ PAYLOAD = 0x5EED
 
 def run(marker: Watermarker, folder: Path) -> None:
     """Mark the shipped clip, attack it, detect and verify it; write audio and a picture."""
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        hint = "--out names another folder"
+        raise AudioError(f"{folder} cannot be made a folder", hint=hint) from error
     host = audio.read(SPEECH)
     rate = host.sample_rate
     key, wrong = Key.generate(), Key.generate()
@@ -47,7 +52,7 @@ def run(marker: Watermarker, folder: Path) -> None:
 
 
 def draw(host: npt.NDArray[Any], marked: npt.NDArray[Any], rate: int, path: Path) -> Path:
-    """Draw spectrograms of host, carrier and marked audio, and the gains between them."""
+    """Draw spectrograms of host, carrier and marked audio on one scale."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -55,11 +60,14 @@ def draw(host: npt.NDArray[Any], marked: npt.NDArray[Any], rate: int, path: Path
     FigureCanvasAgg(figure)
     rows = figure.subplots(3, 1, sharex=True, sharey=True)
     panels = {"host": host, "carrier": marked - host, "host with the carrier: marked": marked}
-    top = 20 * np.log10(np.abs(host).max() + 1e-9)
+    top_db = None  # of the host, which comes first
     for axes, (title, samples) in zip(rows, panels.items(), strict=True):
-        *_, image = axes.specgram(
-            samples + 1e-9, NFFT=1024, Fs=rate, noverlap=768, vmin=top - 120, vmax=top - 30
-        )
+        _, _, power = scipy.signal.spectrogram(samples, rate, nperseg=1024, noverlap=768)
+        power_db = 10 * np.log10(power[::-1] + 1e-20)  # digital silence has no logarithm
+        top_db = power_db.max() if top_db is None else top_db
+        extent = (0, len(samples) / rate, 0, rate / 2)
+        scale = {"vmin": top_db - 80, "vmax": top_db}
+        image = axes.imshow(power_db, extent=extent, aspect="auto", **scale)
         axes.set(title=title, ylabel="Hz", ylim=(0, min(8000, rate / 2)))
         figure.colorbar(image, ax=axes, label="dB")
     rows[-1].set_xlabel("seconds")
