@@ -1,6 +1,6 @@
 """Clips for the tests of the attacks: synthetic ones always, recorded speech where it is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,18 @@ def measure_lag(reference: NDArray[np.float32], late: NDArray[np.float32]) -> in
     product = np.fft.rfft(late, size) * np.conj(np.fft.rfft(reference, size))
     best = int(np.argmax(np.fft.irfft(product, size)))
     return best if best < reference.size else best - size
+
+
+@pytest.fixture(scope="session", autouse=True)
+def noise_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Make three recordings of noise at three rates, and let `background` find them."""
+    folder = tmp_path_factory.mktemp("noise")
+    rng = np.random.default_rng(11)
+    for rate in (8000, 16000, 44100):
+        sf.write(folder / f"hiss-{rate}.wav", 0.1 * rng.standard_normal(rate // 2), rate)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KEYBOUND_NOISE", str(folder))
+        yield folder
 
 
 @pytest.fixture(scope="session")

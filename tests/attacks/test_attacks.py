@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keybound.attacks import ATTACKS, attack
+from keybound.attacks import ATTACKS, attack, available
+from keybound.attacks.definition import nothing
 from keybound.errors import AttackError
 
 PAPER = {
@@ -24,8 +25,25 @@ PAPER = {
     "griffin-lim": {"iterations": 32},
     "denoiser": {},
 }
-LOCAL = [name for name, each in ATTACKS.items() if each.family != "neural-codec"]
-SEEDED = ("noise", "noise-20", "noise-10", "pink", "griffin-lim", "mel")
+# What runs everywhere and fast; the others have their own tests, where their tools are there.
+LOCAL = [name for name, each in ATTACKS.items() if each.needs is nothing or name == "background"]
+SEEDED = (
+    "noise", "noise-20", "noise-10", "pink", "griffin-lim", "mel", "eq-24", "jitter", "reverb",
+    "background", "packet-loss",
+)  # fmt: skip
+LENGTHS = {  # of those that do not keep it, by the length of the clip and the rate
+    "stretch": lambda length, _: round(length / 1.1),
+    "speed": lambda length, _: round(length / 1.1),
+    "crop": lambda length, _: round(length / 2),
+    "trim": lambda length, rate: max(length - round(1.234 * rate), length - length // 2),
+}
+
+
+def expected_length(name, length, sample_rate):
+    assert ATTACKS[name].keeps_length == (name not in LENGTHS)
+    if name not in LENGTHS or length == 0:
+        return length
+    return max(LENGTHS[name](length, sample_rate), 1)
 
 
 @pytest.mark.parametrize("name", PAPER)
@@ -48,11 +66,11 @@ def test_parameters_survive_json_and_come_from_the_generator(name):
 def test_length_type_and_finiteness_hold_at_every_rate(voice, name, sample_rate):
     hit = ATTACKS[name]
     parameters = hit.draw(np.random.default_rng(3))
-    for seconds in (0.0, 0.01, 0.2):
+    for seconds in (0.0, 0.01, 0.1):
         for samples in (voice(sample_rate, seconds), np.zeros_like(voice(sample_rate, seconds))):
             before = samples.copy()
             attacked = hit.apply(samples, sample_rate, parameters)
-            assert attacked.shape == samples.shape
+            assert attacked.shape == (expected_length(name, samples.size, sample_rate),)
             assert attacked.dtype == np.float32
             assert np.isfinite(attacked).all()
             assert not np.shares_memory(attacked, samples)
@@ -72,7 +90,7 @@ def test_the_same_parameters_give_the_same_samples(name, clip):
     parameters = hit.draw(np.random.default_rng(4))
     attacked = hit.apply(clip, 16000, parameters)
     np.testing.assert_array_equal(hit.apply(clip, 16000, parameters), attacked)
-    assert not np.array_equal(attacked, clip)
+    assert np.array_equal(attacked, clip) == (name == "clean")
     if name in SEEDED:
         other = {**parameters, "seed": parameters["seed"] + 1}
         assert not np.array_equal(hit.apply(clip, 16000, other), attacked)
@@ -89,13 +107,13 @@ def test_odd_rates_and_lengths(name, sample_rate, length, seed):
     rng = np.random.default_rng(seed)
     samples = rng.uniform(-1, 1, length).astype(np.float32)
     attacked = ATTACKS[name].apply(samples, sample_rate, ATTACKS[name].draw(rng))
-    assert attacked.shape == samples.shape
+    assert attacked.shape == (expected_length(name, length, sample_rate),)
     assert np.isfinite(attacked).all()
 
 
 def test_every_attack_says_what_it_is():
     for name, each in ATTACKS.items():
-        assert "+" not in name
+        assert not {"+", "@"} & set(name)
         assert "\n" not in each.summary
         assert each.summary == each.summary.lower()
         assert each.dial is None or each.dial in each.draw(np.random.default_rng(0))
@@ -108,6 +126,75 @@ def test_a_strength_sets_the_dial():
     bits = attack("quantize").draw(rng, 10.0)["bits"]
     assert bits == 10
     assert isinstance(bits, int)
+
+
+def test_a_strength_may_stand_in_the_name():
+    quiet, nominal = attack("noise@30"), attack("noise")
+    drawn = quiet.draw(np.random.default_rng(0))
+    assert drawn == nominal.draw(np.random.default_rng(0), 30)
+    assert quiet.dial is None
+    assert quiet.summary.endswith("snr_db 30")
+    chained = attack("quantize@12 + gain@0.25").draw(np.random.default_rng(0))
+    assert chained == {"parts": [{"bits": 12}, {"factor": 0.25}]}
+    assert attack("pitch@-1").draw(np.random.default_rng(0)) == {"semitones": -1.0}
+    with pytest.raises(AttackError, match="30 already"):
+        quiet.draw(np.random.default_rng(0), 20)
+
+
+@pytest.mark.parametrize("name", ["noise-20@15", "mp3@4", "quantize@7.5", "noise@loud", "noise@"])
+def test_an_impossible_strength_in_a_name_is_refused_at_once(name):
+    with pytest.raises(AttackError):
+        attack(name)
+
+
+EXTREMES = {
+    "noise": (-20, 100), "background": (-20, 100), "lowpass": (1, 96000), "highpass": (1, 96000),
+    "resample": (0.05, 4), "gain": (0, 10), "quantize": (2, 24), "smoothing": (1, 1000),
+    "echo": (0, 1), "echo-late": (0, 2), "eq-24": (0, 24), "phase-shift": (-180, 180),
+    "allpass": (1, 64), "shift": (-1, 1), "jitter": (0, 10), "clipping": (0, 50),
+    "compress": (-60, 0), "expander": (-60, 0), "limiter": (-60, 0), "reverb": (0.01, 5),
+    "stretch": (0.5, 2), "speed": (0.5, 2), "pitch": (-12, 12), "crop": (0.01, 1),
+    "trim": (0, 3600), "packet-loss": (0, 100), "mp3": (8, 320), "opus": (6, 256),
+    "vorbis": (0, 1), "griffin-lim": (1,), "mel": (10, 128),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_the_ends_of_the_dial_work_and_beyond_them_it_is_refused(voice, name):
+    for strength in EXTREMES[name]:
+        hit = attack(f"{name}@{strength}")
+        for samples in (voice(16000, 0.05), np.zeros(800, np.float32)):
+            attacked = hit.apply(samples, 16000, hit.draw(np.random.default_rng(0)))
+            assert np.isfinite(attacked).all()
+            assert attacked.size > 0
+    for strength in (-1e6, 1e6):
+        with pytest.raises(AttackError, match="cannot be"):
+            attack(f"{name}@{strength}")
+
+
+def test_every_dial_is_turned():
+    dials = {name for name in LOCAL if ATTACKS[name].dial}
+    assert dials - set(EXTREMES) == {"pink"}  # as noise
+
+
+def test_a_chain_keeps_the_length_if_all_its_parts_do(clip):
+    assert attack("mp3+gain").keeps_length
+    cut = attack("gain+crop")
+    assert not cut.keeps_length
+    assert cut.apply(clip, 16000, cut.draw(np.random.default_rng(0))).size == clip.size // 2
+
+
+def test_what_is_missing_is_said_without_running_it(monkeypatch, tmp_path):
+    assert available("noise@30+mp3") is None
+    monkeypatch.setenv("KEYBOUND_ENCODEC", str(tmp_path))
+    monkeypatch.setenv("KEYBOUND_NOISE", str(tmp_path))
+    assert available("encodec-6") == "weights absent"
+    assert available("noise+encodec@12") == "weights absent"
+    assert available("background@5") == "recordings absent"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert available("aac-64") == "ffmpeg is absent"
+    with pytest.raises(AttackError, match="no attack is named"):
+        available("nothing")
 
 
 @pytest.mark.parametrize(

@@ -96,3 +96,21 @@ def test_short_clips_come_back(voice, length):
 def test_a_codec_that_libsndfile_lacks_is_named(voice):
     with pytest.raises(AttackError, match="cannot encode opus"):
         codecs.encode(voice(44100), 44100, "OGG", "OPUS", 0.9, None)
+
+
+@pytest.mark.parametrize("sample_rate", [8000, 16000, 48000])
+def test_the_telephone_has_its_band(sample_rate):
+    hiss = 0.1 * np.random.default_rng(0).standard_normal(4 * sample_rate).astype(np.float32)
+    spectrum = np.abs(np.fft.rfft(codecs.telephone(hiss, sample_rate)))  # bins of 0.25 Hz
+    before = np.abs(np.fft.rfft(hiss))
+
+    def passed_db(low_hz, high_hz):
+        band = slice(4 * low_hz, 4 * high_hz)
+        return 10 * np.log10(np.sum(spectrum[band] ** 2) / np.sum(before[band] ** 2))
+
+    loud = codecs.telephone(30 * hiss, sample_rate)  # far beyond full scale: clipped, not wrapped
+    assert np.mean(loud[1000:] * hiss[1000:] > 0) > 0.55
+    assert passed_db(500, 3000) == pytest.approx(0.0, abs=0.5)
+    assert passed_db(20, 100) < -25  # the rounding of mu-law remains
+    if sample_rate > 8000:
+        assert passed_db(4200, 7500) < -40

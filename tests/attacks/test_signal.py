@@ -99,3 +99,72 @@ def test_echo_adds_one_late_copy(sample_rate):
     expected = np.zeros_like(click)
     expected[[10, 10 + sample_rate // 10]] = 1.0, 0.4
     np.testing.assert_array_equal(attacked, expected)
+
+
+def test_clean_is_nothing(clip):
+    np.testing.assert_array_equal(signal.clean(clip, 16000), clip)
+
+
+@pytest.mark.parametrize(("sample_rate", "bands"), [(8000, 17), (16000, 21), (48000, 24)])
+def test_the_equaliser_has_the_gains_that_were_drawn(sample_rate, bands):
+    click = np.zeros(sample_rate, np.float32)  # a second: the bins of its spectrum are 1 Hz apart
+    click[sample_rate // 2] = 1.0
+    attacked = signal.equalise(click, sample_rate, range_db=6.0, seed=3)
+    spectrum = np.fft.rfft(attacked) / np.fft.rfft(click)
+    drawn_db = np.random.default_rng(3).uniform(-6, 6, 24)[:bands]
+    centres_hz = np.array(signal.BARK_CENTRES_HZ[:bands])
+    np.testing.assert_allclose(20 * np.log10(np.abs(spectrum[centres_hz])), drawn_db, atol=0.8)
+    assert np.abs(np.angle(spectrum)).max() < 1e-3  # no delay
+
+
+def test_a_phase_shift_turns_every_frequency():
+    time_s = np.arange(16000) / 16000
+    for hertz in (100, 1000, 5000):
+        tone = np.cos(2 * np.pi * hertz * time_s).astype(np.float32)
+        attacked = signal.phase_shift(tone, 16000, phase_deg=60.0)
+        expected = np.cos(2 * np.pi * hertz * time_s + np.pi / 3)
+        np.testing.assert_allclose(attacked[4000:-4000], expected[4000:-4000], atol=0.01)
+
+
+def test_half_a_turn_is_the_polarity(clip):
+    np.testing.assert_allclose(signal.phase_shift(clip, 16000, phase_deg=180.0), -clip, atol=1e-6)
+
+
+@pytest.mark.parametrize("sample_rate", RATES)
+def test_the_allpass_bends_phases_and_keeps_magnitudes(sample_rate):
+    click = np.zeros(sample_rate, np.float32)
+    click[0] = 1.0
+    response = signal.allpass(click, sample_rate, sections=8)
+    np.testing.assert_allclose(np.abs(np.fft.rfft(response)), 1.0, atol=1e-3)
+    assert np.abs(response).max() < 0.9
+
+
+def test_one_allpass_section_has_the_cookbook_coefficients(clip):
+    # 100 Hz at 16 kHz, Q 1: alpha = sin(w0) / 2 = 0.01962987, cos w0 = 0.99922904
+    feedback = [1.01962987, -1.99845807, 0.98037013]
+    expected = lfilter(feedback[::-1], feedback, clip.astype(np.float64))
+    np.testing.assert_allclose(signal.allpass(clip, 16000, sections=1), expected, atol=1e-5)
+
+
+def test_a_shift_moves_the_clip(clip):
+    late = signal.shift(clip, 16000, delay_s=0.01)
+    assert not late[:160].any()
+    np.testing.assert_array_equal(late[160:], clip[:-160])
+    early = signal.shift(clip, 16000, delay_s=-0.01)
+    np.testing.assert_array_equal(early[:-160], clip[160:])
+    assert not early[-160:].any()
+    assert not signal.shift(clip, 16000, delay_s=2.0).any()
+
+
+def test_jitter_reads_beside_the_sample():
+    ramp = np.arange(100_000, dtype=np.float32) / 1024
+    off = (signal.jitter(ramp, 16000, deviation_samples=0.2, seed=0) - ramp)[10:-10] * 1024
+    assert np.std(off) == pytest.approx(0.2, rel=0.02)
+    assert np.mean(off) == pytest.approx(0.0, abs=0.005)
+
+
+def test_clipping_meets_the_loudest_samples(clip):
+    attacked = signal.clipping(clip, 16000, clipped_percent=5.0)
+    assert np.mean(attacked != clip) == pytest.approx(0.05, abs=0.001)
+    level = np.abs(attacked).max()
+    np.testing.assert_array_equal(attacked, np.clip(clip, -level, level))

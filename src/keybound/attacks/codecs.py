@@ -1,18 +1,19 @@
 """Codec attacks: the real encoders and decoders that libsndfile carries, in memory.
 
-MP3 is LAME at a constant bitrate, Opus and Vorbis are the reference libraries, which vary theirs.
+MP3 is LAME at a constant bitrate, Opus and Vorbis are the reference libraries, which vary theirs,
+and the telephone speaks G.711.
 A rate that the codec cannot take is resampled to one that it can, as its own tools do. The
 settings below were measured by the size of the files: see `tests/attacks/test_codecs.py`.
 Knows nothing of marks, keys or networks.
 """
 
-from collections.abc import Iterable
 from io import BytesIO
 
 import numpy as np
 import soundfile as sf
+from scipy.signal import butter, sosfilt
 
-from keybound.attacks.rates import Samples, at_rate, fit
+from keybound.attacks.rates import Samples, at_rate, fit, next_rate
 from keybound.errors import AttackError
 
 # libsndfile maps its compression level from 0 to 1 linearly from the highest to the lowest
@@ -27,6 +28,8 @@ MP3_DELAY = 576 + 529  # samples: LAME's encoder delay and the decoder's
 OPUS_RATES_HZ = (8000, 12000, 16000, 24000, 48000)
 OPUS_KBPS = (6.0, 256.0)
 VORBIS_HIGHEST_HZ = 48000
+TELEPHONE_RATE_HZ = 8000
+TELEPHONE_BAND_HZ = (300.0, 3400.0)
 
 
 def mp3(samples: Samples, sample_rate: int, *, bitrate_kbps: float) -> Samples:
@@ -36,7 +39,7 @@ def mp3(samples: Samples, sample_rate: int, *, bitrate_kbps: float) -> Samples:
     through the next higher one that has, or the highest below.
     """
     offered = [rate for rate, (low, high) in MP3_KBPS.items() if low <= bitrate_kbps <= high]
-    working_hz = _next_rate(sample_rate, offered)
+    working_hz = next_rate(sample_rate, offered)
     low, high = MP3_KBPS[working_hz]
     level = min((high - bitrate_kbps) / (high - low), MP3_HIGHEST_LEVEL)
 
@@ -55,7 +58,7 @@ def opus(samples: Samples, sample_rate: int, *, bitrate_kbps: float) -> Samples:
 
     The decoder takes the codec's delay away to within two samples at 48 kHz.
     """
-    working_hz = _next_rate(sample_rate, OPUS_RATES_HZ)
+    working_hz = next_rate(sample_rate, OPUS_RATES_HZ)
     low, high = OPUS_KBPS
     level = (high - bitrate_kbps) / (high - low)
     return at_rate(
@@ -80,14 +83,28 @@ def vorbis(samples: Samples, sample_rate: int, *, quality: float) -> Samples:
     )
 
 
-def _next_rate(sample_rate: int, offered: Iterable[int]) -> int:
-    """Give the lowest offered rate that holds the clip's band, or the highest there is."""
-    rates = sorted(offered)
-    return next((rate for rate in rates if rate >= sample_rate), rates[-1])
+def telephone(samples: Samples, sample_rate: int) -> Samples:
+    """Send the clip over a telephone line: 8 kHz, 300 to 3400 Hz, G.711 mu-law at 64 kbps.
+
+    The band is cut by a Butterworth filter of fourth order at either end.
+    """
+    band = butter(4, TELEPHONE_BAND_HZ, "bandpass", fs=TELEPHONE_RATE_HZ, output="sos")
+
+    def round_trip(clip: Samples) -> Samples:
+        # Clipped, since libsndfile's mu-law wraps around beyond full scale.
+        narrow = np.clip(sosfilt(band, clip), -1.0, 1.0)
+        return _round_trip(narrow, TELEPHONE_RATE_HZ, "WAV", "ULAW")
+
+    return at_rate(samples, sample_rate, TELEPHONE_RATE_HZ, round_trip)
 
 
 def encode(
-    samples: Samples, sample_rate: int, container: str, codec: str, level: float, mode: str | None
+    samples: Samples,
+    sample_rate: int,
+    container: str,
+    codec: str,
+    level: float | None,
+    mode: str | None,
 ) -> bytes:
     """Give the file that libsndfile writes for the clip at a compression level."""
     file = BytesIO()
@@ -113,7 +130,7 @@ def _round_trip(
     sample_rate: int,
     container: str,
     codec: str,
-    level: float,
+    level: float | None = None,
     mode: str | None = None,
 ) -> Samples:
     file = encode(samples, sample_rate, container, codec, level, mode)

@@ -3,7 +3,7 @@
 Knows nothing of any attack, nor of marks, keys or networks.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import soxr
@@ -27,6 +27,12 @@ def resample(samples: Samples, from_hz: float, to_hz: float) -> Samples:
         return samples
     resampled: Samples = soxr.resample(samples, from_hz, to_hz, quality="HQ")
     return resampled
+
+
+def next_rate(sample_rate: int, offered: Iterable[int]) -> int:
+    """Give the lowest offered rate that holds the clip's band, or the highest there is."""
+    rates = sorted(offered)
+    return next((rate for rate in rates if rate >= sample_rate), rates[-1])
 
 
 def at_rate(
