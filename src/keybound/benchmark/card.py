@@ -5,61 +5,81 @@ unmarked speech (the paper's), `pooled` over clean and attacked unmarked speech 
 """
 
 import json
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from keybound.attacks.neural import lyra_folder
-from keybound.benchmark.measure import PAPER, Clip, quality, read_clips, robustness, summary
-from keybound.errors import AttackError
-from keybound.watermark import Watermarker
+from keybound.attacks import available
+from keybound.attacks.suites import PAPER
+from keybound.benchmark.methods import keybound
+from keybound.benchmark.metrics import threshold_at
+from keybound.benchmark.protocol import Row
+from keybound.benchmark.run import Plan, read_rows, run
 
 EXTRA = ("lyra-9.2", "lyra-3.2", "opus-16", "mel")
 FALSE_ALARMS = 0.01
 
 
 def calibrate(
-    folder: Path, validation: Path, *, progress: Callable[[], None] = lambda: None
+    folder: Path,
+    validation: Path,
+    *,
+    attacks: Sequence[str] = (*PAPER, *EXTRA),
+    progress: Callable[[int, int], None] = lambda *_: None,
 ) -> dict[str, Any]:
     """Measure the networks in a folder and write thresholds and figures into its card."""
-    clips = read_clips(validation, 1.0, every=True)
-    marker = Watermarker(folder)
-    rows = robustness(marker, clips, attacks_here(), progress=progress)
+    here = tuple(name for name in attacks if name == "clean" or available(name) is None)
+    plan = Plan(validation, here, clips=None, every=True, damage=False)
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "rows.jsonl"
+        run(partial(keybound, folder), plan, path, progress=progress)
+        rows = read_rows(path)
+    heard = [row for row in rows if row["attack"] != "quality"]
+    clean = [row["unmarked"] for row in heard if row["attack"] == "clean"]
+    pooled = threshold_at([row["unmarked"] for row in heard], FALSE_ALARMS)
     card = json.loads((folder / "card.json").read_text())
-    clean = [r["unmarked"] for r in rows if r["attack"] == "clean"]
-    pooled = threshold([r["unmarked"] for r in rows])
-    card["thresholds"] = {"pooled": pooled, "clean": threshold(clean)}
+    card["thresholds"] = {"pooled": pooled, "clean": threshold_at(clean, FALSE_ALARMS)}
     card["validation"] = {
-        "clips": len(clips),
-        "seconds_each": 1.0,
-        "quality": rounded(quality(marker, clips)),
-        "robustness": {k: rounded(v) for k, v in summary(rows, pooled).items()},
+        "clips": len(clean),
+        "seconds_each": plan.seconds,
+        "quality": quality([row for row in rows if row["attack"] == "quality"]),
+        "robustness": summary(heard, pooled, card["rho"]),
     }
     (folder / "card.json").write_text(json.dumps(card, indent=1) + "\n")
     return dict(card["validation"])
 
 
-def attacks_here(extra: Sequence[str] = EXTRA) -> list[str]:
-    """List the attacks of the paper and some more, without those whose weights are absent."""
-    names = [*PAPER, *extra]
-    try:
-        lyra_folder()
-    except AttackError:
-        names = [name for name in names if not name.startswith("lyra")]
-    return names
+def summary(rows: Iterable[Row], threshold: float, rho: int) -> dict[str, dict[str, float]]:
+    """Give DA, FPR, BA and V_A of each attack at a presence threshold."""
+    kinds: dict[str, list[Row]] = {}
+    for row in rows:
+        kinds.setdefault(row["attack"], []).append(row)
+
+    def share(values: Iterable[float]) -> float:
+        return round(float(np.mean(list(values))), 4)
+
+    return {
+        name: {
+            "da": share(r["marked"] >= threshold for r in part),
+            "fpr": share(r["unmarked"] >= threshold for r in part),
+            "ba": share(1 - r["errors"] / r["bits"] for r in part),
+            "va": share(r["marked"] >= threshold and r["errors"] <= rho for r in part),
+        }
+        for name, part in kinds.items()
+    }
 
 
-def threshold(scores: Sequence[float]) -> float:
-    """Give the lowest threshold that at most one unmarked score in a hundred reaches."""
-    ordered = np.sort(scores)[::-1]
-    allowed = int(FALSE_ALARMS * len(ordered))
-    return float(np.nextafter(ordered[allowed], 2.0))
-
-
-def rounded(figures: dict[str, float]) -> dict[str, float]:
-    return {name: round(value, 4) for name, value in figures.items()}
-
-
-__all__ = ["Clip", "attacks_here", "calibrate", "threshold"]
+def quality(rows: Sequence[Row]) -> dict[str, float]:
+    """Give mean and worst of each measure, and how many clips it could not score."""
+    figures: dict[str, float] = {}
+    for name in ("pesq", "stoi", "visqol", "snr_db"):
+        scores = [row[name] for row in rows if row.get(name) is not None]
+        if scores:
+            figures[name] = round(float(np.mean(scores)), 4)
+            figures[f"{name}_worst"] = round(min(scores), 4)
+            figures[f"{name}_unscored"] = len(rows) - len(scores)
+    return figures

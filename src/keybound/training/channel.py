@@ -141,8 +141,8 @@ def speed(y: Tensor, tools: Tools) -> Tensor:
     length = y.shape[-1]
     factor = tools.uniform((len(y), 1), 0.92, 1.08)
     time = torch.arange(length, device=y.device) - length / 2
-    place = (time * factor + length / 2).clamp(0, length - 1.001)
-    low = place.long()
+    place = (time * factor + length / 2).clamp(0, length - 1)
+    low = place.long().clamp(max=length - 2)
     share = place - low
     return torch.gather(y, 1, low) * (1 - share) + torch.gather(y, 1, low + 1) * share
 
@@ -316,6 +316,32 @@ ATTACKS: dict[str, Attack] = {
         noise_denoise, compress, drop, neural, neural_noise, remover,
     )
 }  # fmt: skip
+
+
+def suffer(
+    kinds: list[str],
+    marked: Tensor,
+    unmarked: Tensor,
+    probability: float,
+    tools: Tools,
+    residual: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Attack marked clips and, in the same way, their unmarked twins: a group for each kind.
+
+    A clip is attacked with a probability. `residual` is what a real codec did to the clips of the
+    group called "codec".
+    """
+    n, heard = len(marked) // len(kinds), []
+    for name, *pair in zip(kinds, marked.split(n), unmarked.split(n), strict=True):
+        y = torch.cat(pair)
+        if name == "codec":
+            assert residual is not None
+            hurt = y + residual
+        else:
+            hurt = ATTACKS[name](y, tools)
+        spared = tools.uniform((2 * n, 1)) >= probability
+        heard.append(finish(torch.where(spared, y, hurt), tools).split(n))
+    return torch.cat([y for y, _ in heard]), torch.cat([y for _, y in heard])
 
 
 def finish(y: Tensor, tools: Tools) -> Tensor:

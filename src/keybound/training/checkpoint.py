@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from safetensors.torch import save as safe_bytes
 from torch import Tensor, nn
 
 from keybound.errors import RecipeError
@@ -38,11 +40,21 @@ def fresh(recipe: Recipe, device: torch.device, init: dict[str, Tensor] | None =
     embedder, detector = (net.to(device) for net in nets.build(recipe.model))
     remover = nets.Remover().to(device)
     if init is not None:
-        embedder.load_state_dict(_part(init, "embedder."))
-        detector.load_state_dict(_part(init, "detector."))
+        try:
+            embedder.load_state_dict(_part(init, "embedder."))
+            detector.load_state_dict(_part(init, "detector."))
+        except RuntimeError as error:
+            hint = "its [model] must be that of the weights"
+            raise RecipeError("the weights do not fit the recipe", hint=hint) from error
     trained = [*embedder.parameters(), *detector.parameters()]
     average = [p.detach().clone() for p in trained]
-    optimisers = (_adam(trained, recipe), _adam(list(remover.parameters()), recipe))
+    for name, net in (("embedder", embedder), ("detector", detector)):
+        for part, value in net.named_parameters():
+            value.requires_grad_(f"{name}.{part}".startswith(recipe.trainable or ""))
+    active = [p for p in trained if p.requires_grad]
+    if not active:
+        raise RecipeError("the recipe trains nothing", hint="see its entry trainable")
+    optimisers = (_adam(active, recipe), _adam(list(remover.parameters()), recipe))
     return State(embedder, detector, remover, *optimisers, trained, average)
 
 
@@ -61,9 +73,11 @@ def weights(state: State, *, averaged: bool) -> dict[str, Tensor]:
 
 
 def save(state: State, recipe: Recipe, folder: Path) -> None:
-    """Write a checkpoint: weights.safetensors (averaged), resume.safetensors, state.json."""
+    """Write a checkpoint: resume.safetensors, weights.safetensors (averaged), state.json.
+
+    Each file appears whole or not at all, so a run that is killed leaves the one before.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    save_file(weights(state, averaged=True), folder / "weights.safetensors")
     rest = {f"trained.{k}": v for k, v in weights(state, averaged=False).items()}
     rest |= {f"remover.{k}": v.cpu() for k, v in state.remover.state_dict().items()}
     for label, optimiser in _optimisers(state).items():
@@ -71,9 +85,16 @@ def save(state: State, recipe: Recipe, folder: Path) -> None:
             rest |= {f"{label}.{i}.{k}": torch.as_tensor(v).cpu() for k, v in values.items()}
     if state.residual is not None:
         rest["residual"] = state.residual
-    save_file(rest, folder / "resume.safetensors")
     line = {"step": state.step, "seconds": state.seconds, "recipe": to_tree(recipe)}
-    (folder / "state.json").write_text(json.dumps(line, indent=1))
+    whole = {
+        "resume.safetensors": safe_bytes(rest),
+        "weights.safetensors": safe_bytes(weights(state, averaged=True)),
+        "state.json": json.dumps(line, indent=1).encode(),
+    }
+    for name, content in whole.items():
+        (folder / f"{name}.part").write_bytes(content)
+    for name in whole:
+        (folder / f"{name}.part").replace(folder / name)
 
 
 def restore(folder: Path, device: torch.device) -> tuple[State, Recipe]:
@@ -81,12 +102,14 @@ def restore(folder: Path, device: torch.device) -> tuple[State, Recipe]:
     try:
         line = json.loads((folder / "state.json").read_text())
         rest = load_file(folder / "resume.safetensors")
+        averaged = load_file(folder / "weights.safetensors")
     except OSError as error:
         raise RecipeError(f"no checkpoint in {folder}", hint="train writes one") from error
+    except (ValueError, SafetensorError) as error:
+        raise RecipeError(f"the checkpoint in {folder} is damaged") from error
     recipe = from_tree(line["recipe"])
     state = fresh(recipe, device, _part(rest, "trained."))
     state.remover.load_state_dict(_part(rest, "remover."))
-    averaged = load_file(folder / "weights.safetensors")
     state.average = [averaged[k].to(device) for k in weights(state, averaged=False)]
     for label, optimiser in _optimisers(state).items():
         entries: dict[int, dict[str, Tensor]] = {}

@@ -22,9 +22,9 @@ KINDS = (  # name, strength from, to: kbps, kbps, quality
 )
 
 
-def encode(samples: np.ndarray, seed: int) -> np.ndarray:
-    """Send one clip through a codec and a strength drawn from the seed."""
-    rng = np.random.default_rng(seed)
+def encode(samples: np.ndarray, *seeds: int) -> np.ndarray:
+    """Send one clip through a codec and a strength drawn from the seeds."""
+    rng = np.random.default_rng(seeds)
     name, low, high = KINDS[rng.integers(len(KINDS))]
     attack = ATTACKS[name]
     peak = np.float32(max(1.0, np.abs(samples).max()))  # codecs clip beyond full scale
@@ -36,23 +36,21 @@ def encode(samples: np.ndarray, seed: int) -> np.ndarray:
 class Request:
     """Clips on their way through the codecs."""
 
-    def __init__(self, pool: ThreadPoolExecutor, clips: Tensor, seed: int) -> None:
-        self.device = clips.device
+    def __init__(self, pool: ThreadPoolExecutor, clips: Tensor, *seeds: int) -> None:
         self.clips = clips.detach().to("cpu", non_blocking=True)
         ready = torch.cuda.Event() if clips.is_cuda else None
         if ready is not None:
             ready.record()
-        self.seed = seed
+        self.seeds = seeds
         self.done: Future[list[np.ndarray]] = pool.submit(self.run, pool, ready)
 
     def run(self, pool: ThreadPoolExecutor, ready: Any) -> list[np.ndarray]:
         if ready is not None:
             ready.synchronize()
         clips = self.clips.float().numpy()
-        jobs = [pool.submit(encode, clip, self.seed + i) for i, clip in enumerate(clips)]
+        jobs = [pool.submit(encode, clip, *self.seeds, i) for i, clip in enumerate(clips)]
         return [job.result() for job in jobs]
 
     def residual(self) -> Tensor:
-        """Wait for the codecs and give what they changed: (clips, samples)."""
-        changed = torch.from_numpy(np.stack(self.done.result())).float() - self.clips.float()
-        return changed.to(self.device, non_blocking=True)
+        """Wait for the codecs and give what they changed, on the CPU: (clips, samples)."""
+        return torch.from_numpy(np.stack(self.done.result())).float() - self.clips.float()

@@ -11,22 +11,28 @@ import numpy as np
 import soundfile
 import soxr
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from keybound.errors import RecipeError
 from keybound.training.nets import HOP, RATE
 from keybound.training.recipe import DataSpec
 
+ENDINGS = (".flac", ".wav", ".ogg")
+PAUSE_DB = -30.0  # a fifth of a second this far under its recording is a pause
+
 
 def read_folder(folder: Path, *, level: bool) -> list[np.ndarray]:
     """Read all recordings under a folder as 16 kHz mono, each brought to unit rms if asked."""
-    paths = sorted(p for p in folder.rglob("*") if p.suffix in (".flac", ".wav", ".ogg"))
+    paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in ENDINGS)
     if not paths:
         raise RecipeError(f"no recordings under {folder}", hint="FLAC, WAV or OGG files are read")
 
     def one(path: Path) -> np.ndarray:
         samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
-        mono = soxr.resample(samples.mean(1), rate, RATE) if rate != RATE else samples[:, 0]
+        mono = samples.mean(1)
+        if rate != RATE:
+            mono = soxr.resample(mono, rate, RATE)
         return mono / (np.sqrt(np.mean(mono**2)) + 1e-6) if level else mono
 
     with ThreadPoolExecutor() as pool:
@@ -50,6 +56,8 @@ class Stream:
     def draw(self, count: int, length: int, generator: torch.Generator) -> Tensor:
         """Cut `count` segments at uniform offsets: (count, length)."""
         device = self.samples.device
+        if len(self.samples) < length:
+            raise RecipeError("too little audio to cut a segment from")
         start = torch.rand(count, 1, generator=generator, device=device, dtype=torch.float64)
         start = (start * (len(self.samples) - length)).long()
         return self.samples[start + torch.arange(length, device=device)]
@@ -64,8 +72,11 @@ class Hosts:
         self.stream = Stream(copies, device)
         self.noise, self.spec = noise, spec
 
-    def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """Give hosts (count, samples)."""
+    def draw(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Give hosts (count, samples), and which of their frames hold or adjoin sound.
+
+        A pause takes no mark, so nobody should learn to see one there.
+        """
         length, spec = self.spec.segment_frames * HOP, self.spec
         device = self.stream.samples.device
 
@@ -74,6 +85,9 @@ class Hosts:
             return low + (high - low) * u
 
         x = self.stream.draw(count, length, generator)
+        power = x.reshape(count, -1, HOP).square().mean(-1)
+        near = F.avg_pool1d(power[:, None], 21, 1, 10, count_include_pad=False)[:, 0]
+        voiced = near > 10 ** (PAUSE_DB / 10)  # (count, frames)
         if spec.tilt_db:
             octave = torch.linspace(-1, 1, length // 2 + 1, device=device)[None]
             tilt = 10 ** (uniform(-spec.tilt_db, spec.tilt_db) * octave / 20)
@@ -82,7 +96,36 @@ class Hosts:
             noise = self.noise.draw(count, length, generator)
             level = 10 ** (-uniform(15, 40) / 20) * (uniform(0, 1) < spec.noisy)
             x = x + noise * level / (noise.square().mean(-1, keepdim=True).sqrt() + 1e-4)
-        return x * 10 ** (uniform(*spec.level_db) / 20)
+        return x * 10 ** (uniform(*spec.level_db) / 20), voiced
+
+    def strangers(self, count: int, generator: torch.Generator) -> Tensor:
+        """Give sounds that are not speech, of which nobody should think that they are marked.
+
+        Half are recorded noise, the others silence, noise of any colour, tones with harmonics
+        that glide, and clicks.
+        """
+        length, device = self.spec.segment_frames * HOP, self.stream.samples.device
+
+        def uniform(low: float, high: float) -> Tensor:
+            u = torch.rand(count, 1, generator=generator, device=device)
+            return low + (high - low) * u
+
+        recorded = self.noise.draw(count, length, generator)
+        white = torch.randn(count, length, generator=generator, device=device)
+        hz = torch.linspace(0, RATE / 2, length // 2 + 1, device=device)
+        coloured = torch.fft.irfft(torch.fft.rfft(white) * (hz + 30) ** -uniform(0, 1.5), n=length)
+        time = torch.arange(length, device=device) / RATE
+        pitch = 10 ** uniform(1.7, 3.5)
+        phase = 2 * torch.pi * (pitch * time + uniform(-1, 1) * pitch * time**2 / 2)
+        tone = sum((torch.sin(k * phase) / k**2 for k in range(2, 6)), torch.sin(phase))
+        clicks = white * (white.abs() > 3.3)
+        kind = uniform(0, 1)
+        sound = torch.where(kind < 0.5, recorded, coloured)
+        sound = torch.where(kind < 0.75, sound, tone)
+        sound = torch.where(kind < 0.85, sound, clicks)
+        sound = sound / (sound.square().mean(-1, keepdim=True).sqrt() + 1e-6)
+        sound = sound * 10 ** (uniform(-60, -10) / 20)
+        return torch.where(kind < 0.95, sound, 0.0)  # digital silence
 
 
 def splice(
@@ -104,6 +147,6 @@ def splice(
     foreign = torch.where(u[:, 3:4] < 0.5, host, host.roll(1, 0))
     audio = torch.where(inside, marked, foreign)
     frames = inside.float().reshape(count, -1, HOP).mean(-1)
-    edge = torch.nn.functional.avg_pool1d(frames[:, None], 5, 1, 2, count_include_pad=False)[:, 0]
+    edge = F.avg_pool1d(frames[:, None], 5, 1, 2, count_include_pad=False)[:, 0]
     weight = ((edge == 0) | (edge == 1)).float()
     return audio, (frames > 0.5).float(), weight

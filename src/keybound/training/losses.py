@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from keybound.training.nets import RATE, mel_bank
+from keybound.training.recipe import LossSpec
 
 
 def pool(presence: Tensor, logits: Tensor) -> Tensor:
@@ -27,12 +28,6 @@ def frame_presence(presence: Tensor, target: Tensor, weight: Tensor) -> Tensor:
     """Compare presence with per-frame targets; frames across a splice have weight zero."""
     loss = F.binary_cross_entropy_with_logits(presence, target, reduction="none")
     return (loss * weight).sum() / weight.sum().clamp(min=1)
-
-
-def clip_presence(presence: Tensor, marked: Tensor) -> Tensor:
-    """Judge whole clips by their score, so that frames with nothing in them cost little."""
-    s = score(presence).clamp(1e-4, 1 - 1e-4)
-    return -(marked * s.log() + (1 - marked) * (1 - s).log()).mean()
 
 
 def snr_db(host: Tensor, carrier: Tensor) -> Tensor:
@@ -78,7 +73,8 @@ class Hearing(nn.Module):
             X, Y = self.magnitude(x, size), self.magnitude(y, size)
             floor = X.amax((1, 2), keepdim=True) * 10 ** (-60 / 20)
             ratio = torch.log((Y + floor) / (X + floor))
-            converge = (Y - X).square().sum((1, 2)).sqrt() / X.square().sum((1, 2)).sqrt()
+            change = (Y - X).square().sum((1, 2)) + 1e-8  # within the root: silence stays as it is
+            converge = (change / X.square().sum((1, 2))).sqrt()
             terms.append(converge.mean() + ratio.abs().mean())
             if size == 512:
                 audible = (X.amax((1, 2), keepdim=True) * 10 ** (-self.AUDIBLE_DB / 20) < X).float()
@@ -98,6 +94,52 @@ class Hearing(nn.Module):
         threshold = self.spread @ host * 10 ** (-self.MASKING_OFFSET_DB / 10) + floor
         excess = torch.log((self.mel @ C.square() + floor) / threshold)
         return 0.5 * mel, F.relu(excess).mean()
+
+
+def objective(
+    spec: LossSpec, presence: Tensor, logits: Tensor, target: Tensor, weight: Tensor, code: Tensor
+) -> dict[str, Tensor]:
+    """Give the payload, presence and forgery terms.
+
+    The rows of presence and logits are marked clips, as many unmarked twins, a group of clean
+    hosts, then as many again of either kind of transplant.
+    """
+    clips = len(code)
+    real = 2 * clips + (len(presence) - 2 * clips) // 3
+    pooled = pool(presence[:clips], logits[:clips])
+    # A clip that is marked, or sounds, for a moment only cannot spell its code.
+    share = (target * weight).mean(-1, keepdim=True)
+    bits = F.binary_cross_entropy_with_logits(pooled, code, reduction="none")
+    message = (bits * share).sum() / (share.sum() * code.shape[1] + 1e-6)
+    zeros = torch.zeros_like(presence[clips:real])
+    frame = frame_presence(
+        presence[:real], torch.cat([target, zeros]), torch.cat([weight, zeros + 1])
+    )
+    # Whole clips are judged by their score, so that frames with nothing in them cost little.
+    s = score(presence).clamp(1e-4, 1 - 1e-4)
+    whole = ((target.mean(-1) == 1) & (weight.mean(-1) > 0.6)).float()
+    missed = -(whole * s[:clips].log()).sum() / whole.sum().clamp(min=1)
+    alarm = -(1 - s[clips:real]).log().mean()
+    forged = presence[real:]
+    forgery = F.binary_cross_entropy_with_logits(forged, torch.zeros_like(forged))
+    return {
+        "message": spec.message * message,
+        "presence": spec.presence * frame,
+        "clip": spec.clip_presence * (missed + alarm),
+        "forgery": spec.forgery * (forgery - (1 - s[real:]).log().mean()),
+    }
+
+
+def removal(found: Tensor, host: Tensor) -> Tensor:
+    """Judge how far what the remover found is from the host it should have given back."""
+    level = torch.sqrt(host.square().mean(-1, keepdim=True) + 1e-10)
+    window = torch.hann_window(512, device=host.device)
+    X, Y = (
+        torch.stft(v / level, 512, 128, window=window, return_complex=True).abs()
+        for v in (host, found)
+    )
+    distance = torch.log((Y + 1e-2) / (X + 1e-2)).abs().mean()
+    return distance + ((found - host) / level).abs().mean()
 
 
 def transplant_residual(host: Tensor, marked: Tensor, other: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from keybound.errors import RecipeError
 from keybound.training.recipe import ModelSpec
 
 RATE = 16000
@@ -283,7 +284,10 @@ class Detector(nn.Module):
         self.spectrum = Spectrum()
         self.features = LogMel(past=2, future=2)
         self.project = nn.Conv1d(2 * MELS, spec.width, 1)
-        wide = self.CONTEXT - 2 - Heads.SPAN // 2 - spec.detector_blocks  # blocks that see 2 ahead
+        spare = self.CONTEXT - 2 - Heads.SPAN // 2 - spec.detector_blocks
+        if spare < 0:
+            raise RecipeError("too many detector blocks for its context", hint="at most 15")
+        wide = min(spare, spec.detector_blocks)  # blocks that see 2 ahead, the others 1
         sides = [2] * wide + [1] * (spec.detector_blocks - wide)
         self.blocks = nn.Sequential(
             *[Block(spec.width, spec.detector_expansion, s, s) for s in sides]

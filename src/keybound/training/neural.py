@@ -5,6 +5,7 @@ comes from its own package where that and its weights are installed.
 """
 
 import importlib.util
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,9 @@ def load_lyra(folder: Path, device: torch.device) -> dict[str, nn.Module]:
         raise RecipeError(f"no lyra_torch.py in {folder}", hint="name the folder of Lyra's weights")
     module: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    codec = module.LyraV2(str(folder)).to(device).eval().requires_grad_(False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # that reading leaves its files to the end
+        codec = module.LyraV2(str(folder)).to(device).eval().requires_grad_(False)
     return {name: Lyra(codec, bits) for name, bits in LYRA_BITS.items()}
 
 
@@ -63,13 +66,17 @@ class EnCodec(nn.Module):
 
 def load_encodec(device: torch.device) -> dict[str, nn.Module]:
     """Load EnCodec at 3, 6 and 12 kbps if its package and weights are installed, else nothing."""
+    weights = Path(torch.hub.get_dir()) / "checkpoints" / "encodec_24khz-d7cc33bc.th"
+    if not weights.is_file():  # the package would fetch them from the network unasked
+        return {}
     try:
         from encodec import EncodecModel  # type: ignore[import-not-found,unused-ignore]
-
-        codec = EncodecModel.encodec_24khz(pretrained=True)
-    except (ImportError, OSError):
+    except ImportError:
         return {}
-    codec = codec.to(device).eval().requires_grad_(False)
+    codec = EncodecModel.encodec_model_24khz(pretrained=True).to(device).requires_grad_(False)
+    codec.eval()
+    codec.encoder.train()  # they do the same, but cuDNN's LSTM has a backward pass only so
+    codec.decoder.train()
     return {f"encodec-{kbps}": EnCodec(codec, kbps) for kbps in (3, 6, 12)}
 
 

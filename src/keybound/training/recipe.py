@@ -5,15 +5,23 @@ mistyped name never trains silently with a default.
 """
 
 import dataclasses
+import math
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from random import Random
+from typing import Any, get_args, get_origin
 
 from keybound.errors import RecipeError
 
 Ramp = tuple[float, float, float, float]
 """(from value, to value, first step, last step): constant outside, a straight line inside."""
+
+KINDS = (  # of attack that `channel` knows
+    "identity", "noise", "hard_noise", "background", "band_filter", "resample", "equalise", "speed",
+    "quantise", "smoothing", "echo", "reverb", "griffin_lim", "mel_resynthesis", "envelope",
+    "jitter", "denoise", "noise_denoise", "compress", "drop", "neural", "neural_noise", "remover",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -45,6 +53,7 @@ class DataSpec:
     tilt_db: float = 0.0  # random spectral tilt of the host, at most
     noisy: float = 0.0  # share of hosts with a little background noise of their own
     splice: float = 0.25  # share of segments where only a part is marked
+    strangers: float = 0.5  # share of the clean unmarked clips that are not speech
 
 
 @dataclass(frozen=True)
@@ -92,6 +101,7 @@ class Recipe:
     decay_from: float = 0.5  # share of the run after which the rate falls along a cosine
     ema: float = 0.999
     clip_norm: float = 1.0
+    trainable: tuple[str, ...] = ()  # beginnings of the names of weights to train; none: all
     model: ModelSpec = field(default_factory=ModelSpec)
     data: DataSpec = field(default_factory=DataSpec)
     loss: LossSpec = field(default_factory=LossSpec)
@@ -104,7 +114,44 @@ def at(ramp: Ramp, step: float) -> float:
     if last <= first:
         return end if step >= first else start
     share = min(1.0, max(0.0, (step - first) / (last - first)))
-    return start + (end - start) * share
+    return (1 - share) * start + share * end
+
+
+def rate(recipe: Recipe, step: int, position: float) -> float:
+    """Give the learning rate: warm-up by steps, then constant, then a cosine to a fiftieth.
+
+    `position` is the step that the schedule has reached, which may follow the clock.
+    """
+    warm = min(1.0, (step + 1) / max(1, recipe.warmup))
+    share = position / recipe.steps
+    if share <= recipe.decay_from:
+        return recipe.learning_rate * warm
+    fall = min(1.0, (share - recipe.decay_from) / (1 - recipe.decay_from))
+    return recipe.learning_rate * warm * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * fall)))
+
+
+def group_count(recipe: Recipe) -> int:
+    """Count the groups of a batch, each of which meets one kind of attack."""
+    return recipe.channel.groups + recipe.channel.codec_group + recipe.channel.neural_group
+
+
+def plan(recipe: Recipe, step: int, position: float, coded: bool) -> list[str]:
+    """Choose the attack of each group of a batch; the group of real codecs comes first.
+
+    It meets one of the other attacks in steps that have nothing from the codecs (`coded`).
+    """
+    spec, rng = recipe.channel, Random(f"{recipe.seed}:{step}")
+    late = position > 2 / 3 * recipe.steps
+    odds = dict(spec.late_odds if late and spec.late_odds else spec.odds)
+    if position < spec.remover_from:
+        odds.pop("remover", None)
+    odds = odds if sum(odds.values()) else {"identity": 1.0}
+    chosen = rng.choices(list(odds), list(odds.values()), k=spec.groups)
+    if spec.neural_group:
+        chosen.append("neural")
+    if spec.codec_group:
+        chosen.insert(0, "codec" if coded else rng.choices(list(odds), list(odds.values()))[0])
+    return chosen
 
 
 def load(path: Path | str) -> Recipe:
@@ -126,8 +173,25 @@ def from_tree(tree: dict[str, Any]) -> Recipe:
         raise RecipeError(
             f"unknown generator {recipe.model.generator!r}", hint="spectral or additive"
         )
-    if not 1 <= recipe.model.bits <= 256:
-        raise RecipeError("bits must lie between 1 and 256")
+    for table in ("odds", "late_odds"):
+        odds = getattr(recipe.channel, table)
+        if unknown := sorted(set(odds) - set(KINDS)):
+            hint = f"known: {', '.join(KINDS)}"
+            raise RecipeError(f"unknown recipe entry channel.{table}.{unknown[0]}", hint=hint)
+        if odds and (min(odds.values()) < 0 or not sum(odds.values())):
+            raise RecipeError(f"channel.{table} must be positive odds")
+    demands = {
+        "bits must lie between 1 and 256": 1 <= recipe.model.bits <= 256,
+        "steps must be at least 1": recipe.steps >= 1,
+        "a batch must hold two clips or more, to transplant marks": (
+            recipe.batch >= 1 and recipe.batch * group_count(recipe) >= 2
+        ),
+        "segments must have 4 frames or more": recipe.data.segment_frames >= 4,
+        "speeds must be positive": min(recipe.data.speeds, default=0) > 0,
+    }
+    for words, met in demands.items():
+        if not met:
+            raise RecipeError(words)
     return recipe
 
 
@@ -143,22 +207,34 @@ def _build(kind: type, tree: dict[str, Any], where: str) -> object:
         raise RecipeError(
             f"unknown recipe entry {where}{unknown[0]}", hint=f"known: {', '.join(known)}"
         )
-    values: dict[str, Any] = {}
-    for name, value in tree.items():
-        wanted = known[name].type
-        if isinstance(wanted, type) and dataclasses.is_dataclass(wanted):
-            if not isinstance(value, dict):
-                raise RecipeError(f"recipe entry {where}{name} must be a table")
-            values[name] = _build(wanted, value, f"{where}{name}.")
-        elif isinstance(value, list):
-            values[name] = tuple(value)
-        elif wanted is float and isinstance(value, int) and not isinstance(value, bool):
-            values[name] = float(value)
-        elif isinstance(wanted, type) and not isinstance(value, wanted):
-            raise RecipeError(f"recipe entry {where}{name} must be a {wanted.__name__}")
-        else:
-            values[name] = value
     try:
-        return kind(**values)
+        return kind(**{k: _fit(v, known[k].type, f"{where}{k}") for k, v in tree.items()})
     except TypeError as error:
         raise RecipeError(f"recipe is incomplete: {error}") from error
+
+
+PLAIN = {float: "a finite number", int: "a whole number", bool: "true or false", str: "a text"}
+
+
+def _fit(value: Any, wanted: Any, name: str) -> Any:
+    """Give a value as the type that its entry has, or refuse it."""
+    origin, inner = get_origin(wanted), get_args(wanted)
+    if wanted in PLAIN:
+        wish = PLAIN[wanted]
+        if wanted is float and type(value) is int:
+            value = float(value)
+        if type(value) is wanted and not (wanted is float and not math.isfinite(value)):
+            return value  # a bool is no int here
+    elif origin is tuple:
+        any_length = inner[-1] is Ellipsis
+        things = "texts" if inner[0] is str else "numbers"
+        wish = f"a list of {things}" if any_length else f"a list of {len(inner)} {things}"
+        if isinstance(value, list | tuple) and (any_length or len(value) == len(inner)):
+            return tuple(_fit(v, inner[0], name) for v in value)
+    else:
+        wish = "a table"
+        if isinstance(value, dict) and origin is dict:
+            return {k: _fit(v, inner[1], f"{name}.{k}") for k, v in value.items()}
+        if isinstance(value, dict):
+            return _build(wanted, value, f"{name}.")
+    raise RecipeError(f"recipe entry {name} must be {wish}")

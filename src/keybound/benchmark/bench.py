@@ -1,0 +1,109 @@
+"""What `keybound bench` does: suites of attacks, security, false alarms, speed, the report."""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from keybound.attacks import attack, available
+from keybound.attacks.scene import noise_recordings
+from keybound.attacks.suites import SUITES
+from keybound.benchmark import nulls, peers, security, speed
+from keybound.benchmark.methods import Method, keybound
+from keybound.benchmark.protocol import Row, read_clips, secret_of
+from keybound.benchmark.report import write_report
+from keybound.benchmark.run import Make, Plan, identity, mend, read_rows, rounded, run
+
+Bar = Callable[[str], Callable[[int, int], None]]
+
+SPECIAL = ("security", "nulls", "speed")  # measured otherwise than attack by attack
+
+
+def measure(
+    suites: Sequence[str],
+    speech: Path,
+    path: Path,
+    *,
+    method: str,
+    model: str | None,
+    seconds: float,
+    clips: int,
+    seed: int,
+    workers: int,
+    progress: Bar,
+) -> int:
+    """Measure suites, single attacks, or one of SPECIAL, and append rows; give how many."""
+    make: Make = partial(keybound, Path(model)) if model else peers.METHODS[method]
+    made_up = make()
+    facts: Row = {"suite": "method", "method": made_up.name, "version": made_up.version}
+    facts |= {"rate": made_up.rate, "bits": made_up.bits, "rho": made_up.rho}
+    facts |= {"keyed": made_up.keyed, "threshold": made_up.threshold}
+    made = append(path, [facts])
+    names: list[str] = []
+    for name in suites:
+        if name == "security":
+            heard = read_clips(speech, max(seconds, made_up.seconds), made_up.rate, limit=clips)
+            told = security.names_of(speech, seconds, clips)
+            made += append(path, security.measure(made_up, heard, told, seed=seed))
+        elif name == "nulls":
+            made += append(path, false_alarms(made_up, speech, seed))
+        elif name == "speed":
+            made += append(path, speed.measure())
+        else:
+            names += SUITES.get(name, (name,))
+    absent = {n: why for n in names if n != "clean" and (why := missing(n)) is not None}
+    lines = [{"method": made_up.name, "attack": n, "reason": why} for n, why in absent.items()]
+    made += append(path, lines)
+    here = tuple(dict.fromkeys(n for n in names if n not in absent))
+    if here:
+        plan = Plan(speech, here, seconds=seconds, clips=clips, seed=seed)
+        made += run(make, plan, path, progress=progress("measuring"), workers=workers)
+    return made
+
+
+def missing(name: str) -> str | None:
+    """Say why an attack, or a part of a chain, cannot run here."""
+    attack(name)  # refuse unknown names before anything is measured
+    return next((why for part in name.split("+") if (why := available(part))), None)
+
+
+def false_alarms(method: Method, speech: Path, seed: int) -> Iterable[Row]:
+    """Score unmarked audio that is not clean speech: noise, made sounds, attacked validation."""
+    noise = noise_recordings()[0].parent
+    return nulls.measure(method, noise=noise, speech=speech, attacks=SUITES["paper"], seed=seed)
+
+
+def append(path: Path, rows: Iterable[Row]) -> int:
+    """Append the rows that are not there yet."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    mend(path)
+    done = {(identity(row), row.get("reason")) for row in read_rows(path)}
+    count = 0
+    with path.open("a", encoding="utf-8") as file:
+        for row in rows:
+            if (identity(row), row.get("reason")) not in done:
+                file.write(json.dumps(rounded(row), separators=(",", ":")) + "\n")
+                count += 1
+    return count
+
+
+def report(path: Path, out: Path, speech: Path | None) -> Path:
+    """Write the report of the rows, with a gallery of one clip if there is speech."""
+    return write_report(read_rows(path), out, gallery(speech) if speech else None)
+
+
+def gallery(speech: Path) -> dict[str, tuple[Any, int]]:
+    """Give one clip as host, marked, carrier, and marked under some attacks."""
+    import numpy as np
+
+    method = keybound()
+    (host,) = read_clips(speech, 3.0, method.rate, limit=1)
+    marked = method.embed(host, secret_of(0, 0, method.bits))
+    clips = {"host": host, "marked": marked, "carrier": marked - host}
+    for name in ("lyra-6", "griffin-lim", "mp3", "noise-10"):
+        if available(name) is None:
+            hit = attack(name)
+            drawn = hit.draw(np.random.default_rng(0), None)
+            clips[f"marked, {name}"] = hit.apply(marked, method.rate, drawn)
+    return {name: (samples, method.rate) for name, samples in clips.items()}

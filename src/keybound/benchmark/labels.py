@@ -1,0 +1,69 @@
+"""Labels: the printed names of methods and attacks, and the notes that stand below tables."""
+
+from collections.abc import Sequence
+
+from keybound.benchmark import paper
+from keybound.benchmark.layout import BEHIND, EMPTY, OVER, STANDS_IN, Cell
+from keybound.benchmark.summaries import CLEAN, NOMINAL, SHIPPED, Evidence
+
+PUBLISHED = "as the paper published it, not measured by us"
+TOO_MANY = 2 * NOMINAL  # a realised false-positive rate above this is marked
+
+NOTES = {
+    EMPTY: f"{EMPTY} no figure.",
+    BEHIND: f"{BEHIND} worse than the paper's figure, compared with the digits the paper printed.",
+    OVER: f"{OVER} more than {TOO_MANY:g} false positives a clip, twice the nominal rate.",
+    STANDS_IN: f"{STANDS_IN} the paper's figure under EnCodec 6 kbps.",
+}
+
+
+def notes_for(rows: Sequence[tuple[Cell, ...] | str], *more: str) -> tuple[str, ...]:
+    """Explain the marks that occur, and nothing else."""
+    cells = [cell for row in rows if not isinstance(row, str) for cell in row]
+    seen = {cell.mark for cell in cells} | {cell.text for cell in cells}
+    return (*(note for mark, note in NOTES.items() if mark in seen), *more)
+
+
+def titled(method: str) -> str:
+    """Give the printed name of a method."""
+    return paper.NAMES.get(method, method)
+
+
+def label(attack: str) -> str:
+    """Give the printed name of an attack or a chain."""
+    known = {a: text for _, a, text in paper.SUITE}
+    if "+" in attack:
+        return " → ".join(known.get(a, a).partition(",")[0] for a in attack.split("+"))
+    return known.get(attack, attack)
+
+
+def short(attack: str) -> str:
+    """Give the printed name of an attack without its parameters."""
+    return label(attack).partition(" (")[0]
+
+
+def paper_name(attack: str) -> str:
+    """Give the attack of the paper that an attack or a chain stands in for, or itself."""
+    return "+".join(paper.STAND_IN.get(part, part) for part in attack.split("+"))
+
+
+def counted(e: Evidence, methods: Sequence[str]) -> str:
+    """Say how many clips each method was measured on."""
+    counts = {}
+    for method in methods:
+        sizes = {len(e.rows(method, attack)) for attack in e.attacks(method)}
+        low, high = min(sizes, default=0), max(sizes, default=0)
+        counts[titled(method)] = f"{low}" if low == high else f"{low} to {high}"
+    if len(set(counts.values())) == 1:
+        return f"{next(iter(counts.values()))} clips of one second"
+    return "clips of one second: " + ", ".join(f"{m} {n}" for m, n in counts.items())
+
+
+def thresholds(e: Evidence, methods: Sequence[str]) -> str:
+    """Say where the thresholds stand."""
+    told = []
+    for method in methods:
+        found = {which: e.threshold(method, which) for which in (SHIPPED, CLEAN)}
+        words = [f"{which} {value:.4f}" for which, value in found.items() if value is not None]
+        told.append(f"{titled(method)} {', '.join(words) or 'none known'}")
+    return f"Thresholds: {'; '.join(told)} (clean: 1 % false positives on clean unmarked clips)."

@@ -1,0 +1,51 @@
+"""Peers: other people's watermarks as methods, through their own packages and weights.
+
+None of their code is here. A package is imported when its method is made; weights lie where the
+user has them (`KEYBOUND_AUDIOSEAL` and so on, or the cache of the hub they come from). Without
+weights `trained=False` builds the same networks with random ones, which serve to test the plumbing
+and to measure speed, and nothing else.
+
+How each scores presence, and whether the score comes from decoding:
+
+    audioseal     a head of its own: mean probability of a mark over all samples
+    wavmark       decoding: share of its 16-bit pattern in the best place; its decoder wants all
+    silentcipher  decoding: share of symbols that agree over the repetitions of its message
+    timbre        decoding: mean size of its ten outputs, which are trained to be 1 or -1
+    perth         a head of its own: confidence of a mark; there is no payload, `bits` is 0
+"""
+
+from collections.abc import Callable
+
+from keybound.benchmark.methods import Method, keybound
+from keybound.benchmark.peers import audioseal, perth, silentcipher, timbre, wavmark
+from keybound.errors import KeyBoundError
+
+__all__ = ["METHODS", "available"]
+
+PEERS = {
+    "audioseal": audioseal,
+    "wavmark": wavmark,
+    "timbre": timbre,
+    "silentcipher": silentcipher,
+    "perth": perth,
+}
+METHODS: dict[str, Callable[..., Method]] = {"keybound": keybound} | {
+    name: peer.make for name, peer in PEERS.items()
+}
+
+
+def available(name: str, *, trained: bool = True) -> str | None:
+    """Say why a method cannot run here ("weights absent"); None when it can.
+
+    `trained=False` asks for its networks with random weights. Nothing is imported or loaded.
+    """
+    if name not in METHODS:
+        raise KeyBoundError(f"no method is named {name!r}", hint=f"known: {', '.join(METHODS)}")
+    try:
+        if name in PEERS:
+            PEERS[name].needs(trained=trained)
+        elif not trained:
+            return "comes with its weights"
+    except KeyBoundError as error:
+        return error.message.partition(": ")[2] or error.message
+    return None

@@ -1,0 +1,96 @@
+"""AudioSeal 0.1.4 (Meta, MIT): 16 kHz, 16 bits, a presence head.
+
+`pip install --no-deps audioseal==0.1.4`, with `omegaconf` and `julius`.
+"""
+
+import importlib
+import pickle
+from collections import defaultdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from keybound.attacks.packages import package
+from keybound.benchmark.methods import Method, Reading
+from keybound.benchmark.peers.keyless import array, bits_of, find, keyless, quiet, same_chance, tag
+from keybound.benchmark.protocol import Clip, Secret
+from keybound.errors import ModelError
+
+RATE, BITS = 16000, 16
+FILES = ("generator_base.pth", "detector_base.pth")
+
+
+def make(
+    generator: Path | None = None, detector: Path | None = None, *, trained: bool = True
+) -> Method:
+    """Give AudioSeal with the checkpoints of these paths, or those that `needs` finds.
+
+    Presence is the mean over samples of its probability of a mark: the verdict of its package,
+    the share of samples above one half, has too many ties for a threshold.
+    """
+    import torch
+
+    files = [generator, detector] if generator and detector else needs(trained=trained)
+    with quiet(), same_chance():
+        builder = importlib.import_module("audioseal.builder")
+        marker = builder.create_generator(_settings(builder, "WM")).eval()
+        finder = builder.create_detector(_settings(builder, "Detector")).eval()
+    for net, file in zip((marker, finder), files, strict=False):
+        net.load_state_dict(_state(file))
+
+    def embed(clip: Clip, secret: Secret) -> Clip:
+        message = torch.from_numpy(bits_of(secret.payload, BITS))[None]  # (1, bits)
+        with torch.inference_mode():
+            marked = marker(torch.from_numpy(clip)[None, None], sample_rate=RATE, message=message)
+        return array(marked)
+
+    def read(clip: Clip) -> Reading:
+        with torch.inference_mode():
+            chances, message = finder(torch.from_numpy(clip)[None, None], sample_rate=RATE)
+        # (1, 2, samples), the second for a mark; (1, bits)
+        return Reading(float(chances[0, 1].mean()), array(torch.logit(message, eps=1e-6)))
+
+    return keyless(
+        "audioseal",
+        rate=RATE,
+        bits=BITS,
+        seconds=1.0,
+        threshold=0.5,
+        embed=embed,
+        read=read,
+        version=tag(version("audioseal"), files),
+    )
+
+
+def needs(*, trained: bool = True) -> list[Path]:
+    """Find the package, and the two checkpoints in the folder `KEYBOUND_AUDIOSEAL`."""
+    for name in ("torch", "omegaconf", "julius", "audioseal"):
+        package(name, name)
+    return find("audioseal", None, [], FILES) if trained else []
+
+
+def _settings(builder: Any, kind: str) -> Any:
+    """Read the card of the package: what the networks are made of."""
+    from omegaconf import OmegaConf
+
+    known = OmegaConf.structured(getattr(builder, f"AudioSeal{kind}Config"))
+    card = Path(builder.__file__).parent / "cards" / f"audioseal_{kind.lower()}_16bits.yaml"
+    facts = OmegaConf.to_container(OmegaConf.load(card))
+    about = ("name", "model_type", "checkpoint")
+    return OmegaConf.merge(known, {k: v for k, v in facts.items() if k not in about})
+
+
+def _state(path: Path) -> Any:
+    """Read a checkpoint. The released ones hold OmegaConf's objects, let in here and no others."""
+    import torch
+    from omegaconf import DictConfig, ListConfig, base, nodes
+
+    known: list[Any] = [v for v in vars(nodes).values() if isinstance(v, type)]
+    known += [DictConfig, ListConfig, base.ContainerMetadata, base.Metadata, defaultdict]
+    known += [Any, dict, list, int, float, str, bool]
+    try:
+        with torch.serialization.safe_globals(known):
+            stored = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise ModelError(f"{path} is no checkpoint of audioseal") from error
+    return stored.get("model", stored)

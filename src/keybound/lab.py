@@ -1,0 +1,139 @@
+"""The verbs of the laboratory: train, export, bench. Their rooms are imported inside the verb."""
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from keybound.errors import KeyBoundError
+from keybound.terminal import options, say
+
+
+@click.command()
+@click.argument("recipe", type=click.Path())
+@options(
+    click.option("--speech", type=click.Path(), required=True, help="Folder of speech."),
+    click.option("--noise", type=click.Path(), required=True, help="Folder of noise."),
+    click.option("--lyra", type=click.Path(), help="Folder of Lyra's weights."),
+    click.option("--out", type=click.Path(), required=True, help="Folder for checkpoints."),
+    click.option("--resume", is_flag=True, help="Go on from the checkpoint in --out."),
+    click.option("--start", type=click.Path(), help="Exported weights to start from."),
+    click.option("--minutes", type=float, help="Let the schedule follow the clock."),
+    click.option("--device", default="cpu", show_default=True, help="cpu or cuda."),
+)
+def train(recipe: str, **where: Any) -> None:
+    """Train a model by RECIPE.
+
+    Needs torch: pip install 'keybound[train]'
+    """
+    training = _torch_room("keybound.training.train")
+    training.command(recipe, **where)
+
+
+@click.command()
+@click.argument("run", type=click.Path())
+@click.argument("out", type=click.Path())
+@click.option("--valid", type=click.Path(), required=True, help="Folder to calibrate on.")
+def export(run: str, out: str, valid: str) -> None:
+    """Export the checkpoint RUN to the folder OUT.
+
+    Writes both networks as ONNX, and their card with thresholds calibrated on --valid.
+    """
+    room = _torch_room("keybound.training.export")
+    room.export_run(Path(run), Path(out))
+    from keybound.benchmark import card
+
+    click.echo(json.dumps(card.calibrate(Path(out), Path(valid)), indent=1))
+
+
+def _torch_room(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        what = f"this needs {error.name}"
+        raise KeyBoundError(what, hint="pip install 'keybound[train]'") from error
+
+
+def progress_bar(what: str) -> Any:
+    """Show a bar with an estimate on a terminal; gives a function of (done, of) to call."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    bar = Progress(console=Console(stderr=True), transient=True)
+    task = bar.add_task(what, total=None)
+    bar.start()
+
+    def update(done: int, of: int) -> None:
+        bar.update(task, completed=done, total=of)
+        if done == of:
+            bar.stop()
+
+    return update
+
+
+@click.group(no_args_is_help=False)
+def bench() -> None:
+    """Measure a watermark, and make tables and a report."""
+
+
+rows_file = click.option(
+    "--rows", default="results/rows.jsonl", show_default=True, help="Where rows are kept."
+)
+
+
+@bench.command("run")
+@click.argument("suites", nargs=-1, required=True)
+@options(
+    click.option("--speech", type=click.Path(), required=True, help="Folder of test clips."),
+    rows_file,
+    click.option("--method", default="keybound", show_default=True, help="What is measured."),
+    click.option("--model", type=click.Path(), help="KeyBound's weights other than shipped."),
+    click.option("--seconds", default=1.0, show_default=True, help="Length of a clip."),
+    click.option("--clips", default=300, show_default=True, help="How many."),
+    click.option("--seed", default=0, show_default=True, help="What chance is drawn from."),
+    click.option("--workers", default=0, help="Processes; 0 for one a core."),
+)
+def bench_run(suites: tuple[str, ...], speech: str, rows: str, **how: Any) -> None:
+    """Measure SUITES of attacks (paper, everyday, …), or single attacks, or security.
+
+    Rows that are already there are not measured again.
+    """
+    from keybound.benchmark import bench
+
+    where = Path(rows)
+    made = bench.measure(suites, Path(speech), where, progress=progress_bar, **how)
+    say(f"wrote {made} rows to {where}")
+
+
+@bench.command("tables")
+@rows_file
+@click.option("--check", is_flag=True, help="Only say whether the tables agree with the rows.")
+def bench_tables(rows: str, check: bool) -> None:
+    """Make every table of the paper from the rows, beside them."""
+    from keybound.benchmark.run import read_rows
+    from keybound.benchmark.tables import check_tables, write_tables
+
+    path = Path(rows)
+    found = read_rows(path)
+    if not found:
+        raise KeyBoundError(f"no rows in {path}", hint="keybound bench run")
+    if check:
+        stale = check_tables(found, path.parent)
+        if stale:
+            raise KeyBoundError(f"not what the rows give: {', '.join(stale)}")
+        return
+    for made in write_tables(found, path.parent):
+        click.echo(made)
+
+
+@bench.command("report")
+@rows_file
+@click.option("--out", default="report.html", show_default=True, help="The file to write.")
+@click.option("--speech", type=click.Path(), help="Folder of clips for the gallery.")
+def bench_report(rows: str, out: str, speech: str | None) -> None:
+    """Write one HTML file with tables, plots, spectrograms and audio."""
+    from keybound.benchmark import bench
+
+    click.echo(bench.report(Path(rows), Path(out), Path(speech) if speech else None))

@@ -1,0 +1,107 @@
+"""The verbs of `keybound party`, and whose mark the options of other verbs name."""
+
+import dataclasses
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from keybound import codes
+from keybound.errors import KeyBoundError, KeyFileError
+from keybound.keys import Key
+from keybound.registry import Party, Registry, default_path
+from keybound.terminal import as_json, emit, number, options, registry, say
+
+NOBODY = "no party is registered (keybound party add)"
+
+
+@click.group(no_args_is_help=False)
+def party() -> None:
+    """Register who marks with which key and payload."""
+
+
+@party.command("add")
+@click.argument("name")
+@options(
+    click.option("--key", "key_file", required=True, help="The party's key file."),
+    click.option("--payload", type=number, required=True, help="24301 or 0x5eed."),
+    click.option("--bits", default=16, show_default=True, help="Length of the payload."),
+    click.option("--rho", default=2, show_default=True, help="Wrong bits that are tolerated."),
+    registry,
+)
+def party_add(
+    name: str, key_file: str, payload: int, bits: int, rho: int, registry: str | None
+) -> None:
+    """Add the party NAME. Its key stays in its file; only the path is kept."""
+    if key_file == "-":
+        raise click.UsageError("a party needs a key file, not a key on standard input")
+    fingerprint = Key.read(key_file).fingerprint
+    made = Party(name, payload, bits, rho, Path(key_file), fingerprint, datetime.now(UTC))
+    with Registry(registry or default_path()) as parties:
+        parties.add(made)
+    say(f"registered {name}")
+
+
+@party.command("list")
+@options(registry, as_json)
+def party_list(registry: str | None, as_json: bool) -> None:
+    """List the parties."""
+    with Registry(registry or default_path()) as parties:
+        known = parties.list()
+    if not known:
+        say(NOBODY)
+    for one in known:
+        row = dataclasses.asdict(one)
+        row |= {"key_file": str(one.key_file), "created": one.created.isoformat()}
+        digits = -(-one.bits // 4)
+        text = f"{one.name}\t0x{one.payload:0{digits}x}\t{one.fingerprint}\t{one.key_file}"
+        emit(row, text, as_json)
+
+
+@party.command("remove")
+@click.argument("name")
+@registry
+def party_remove(name: str, registry: str | None) -> None:
+    """Remove the party NAME. Its key file stays where it is."""
+    with Registry(registry or default_path()) as parties:
+        parties.remove(name)
+    say(f"removed {name}")
+
+
+class Claim(NamedTuple):
+    """Whose mark it may be: a registered party's, or that of a key and payload named apart."""
+
+    name: str
+    key: Key
+    payload: int
+    rho: int | None  # None: the model's
+
+
+def claim(
+    name: str | None, key_file: str | None, payload: int | None, registry: str | None, bits: int
+) -> Claim:
+    """Find the one claimant that the options name, for a model of so many bits."""
+    if name is not None:
+        if key_file is not None or payload is not None:
+            raise click.UsageError("--party brings its own key and payload")
+        with Registry(registry or default_path()) as parties:
+            return party_claim(parties.get(name), bits)
+    if key_file is None or payload is None:
+        raise click.UsageError("say whose mark: --party NAME, or --key FILE and --payload NUMBER")
+    codes.check_payload(payload, bits)
+    return Claim("", Key.read(key_file), payload, None)
+
+
+def party_claim(one: Party, bits: int) -> Claim:
+    """Make a claimant of a registered party, if the model holds its payload."""
+    if one.bits != bits:
+        raise KeyBoundError(
+            f"party {one.name!r} has a payload of {one.bits} bits, and this model carries {bits}",
+            hint="--model names the weights it was registered for",
+        )
+    try:
+        return Claim(one.name, one.key(), one.payload, one.rho)
+    except KeyFileError as error:  # a new key, the hint for others, would not help here
+        hint = "restore the key file, or remove the party"
+        raise KeyFileError(f"party {one.name!r}: {error.message}", hint=hint) from error

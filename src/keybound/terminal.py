@@ -1,0 +1,78 @@
+"""How the command line speaks: options, results, messages, refusals.
+
+Results go to standard output (`--json` for machines). Messages go to standard error, in lower
+case without a full stop, with a hint in brackets where there is one; a refusal is one such line.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def number(text: str) -> int:
+    """Read a payload: decimal, or 0x and hexadecimal."""
+    try:
+        return int(text, 0)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a number such as 24301 or 0x5eed") from None
+
+
+def octets(text: str) -> bytes:
+    """Read a nonce."""
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not hexadecimal") from None
+
+
+def say(message: str) -> None:
+    """Tell the user something that is not a result."""
+    click.echo(f"keybound: {message}", err=True)
+
+
+def emit(result: dict[str, Any], text: str, as_json: bool) -> None:
+    """Print a result for a person, or for a machine."""
+    click.echo(json.dumps(result) if as_json else text)
+
+
+def options(*made: Any) -> Callable[[F], F]:
+    """Put several options on a verb, in the order they are to be listed."""
+
+    def dress(verb: F) -> F:
+        for option in reversed(made):
+            verb = option(verb)
+        return verb
+
+    return dress
+
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+model = click.option("--model", type=click.Path(), help="A folder of weights other than shipped.")
+registry = click.option("--registry", type=click.Path(), help="The registry of parties.")
+party_name = click.option("--party", "name", help="A registered party.")
+key_file = click.option("--key", "key_file", help="A key file, or - for standard input.")
+payload = click.option("--payload", type=number, help="The party's payload: 24301 or 0x5eed.")
+nonce = click.option("--nonce", type=octets, default="", help="A nonce for the mask, in hex.")
+
+
+def refuse(message: str, hint: str | None = None) -> NoReturn:
+    """Say why not, in one line whatever names the user gave, and end."""
+    line = message + (f" ({hint})" if hint else "")
+    say("".join(c if c.isprintable() else "?" for c in line))
+    sys.exit(2)
+
+
+def reworded(error: click.ClickException) -> tuple[str, str | None]:
+    """Put click's own words into our form: message and hint."""
+    words = re.split(r"\.? \(?(?=Did you|Possible)", error.format_message(), maxsplit=1)
+    message, *hints = [text[:1].lower() + text[1:].rstrip(".") for text in words]
+    hints = [hint.removesuffix(")") for hint in hints]
+    if not hints and isinstance(error, click.UsageError) and error.ctx:
+        hints = [f"see {error.ctx.command_path} --help"]
+    return message, hints[0] if hints else None

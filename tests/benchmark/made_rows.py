@@ -1,0 +1,138 @@
+"""Made rows: what a run would write, drawn from chance, for the tests of tables and report."""
+
+import zlib
+from typing import Any
+
+import numpy as np
+
+from keybound.attacks import SUITES
+
+Row = dict[str, Any]
+
+HARD = {  # how often a bit is wrong, and how far unmarked scores move up
+    "noise-20": (0.002, 0.05),
+    "noise-10": (0.03, 0.25),
+    "echo": (0.006, 0.08),
+    "lyra-6": (0.03, 0.05),
+    "lyra-3.2": (0.08, 0.05),
+    "hifigan": (0.09, 0.02),
+    "codec2-3200": (0.2, 0.1),
+}
+
+
+def clip_rows(
+    method: str, attacks: tuple[str, ...], clips: int, seconds: float = 1.0, ease: float = 1.0
+) -> list[Row]:
+    """Draw rows of attacked clips; `ease` below one makes the mark worse."""
+    rows = []
+    for name in attacks:
+        wrong, lift = HARD.get(name.split("+")[-1].split("@")[0], (0.0005, 0.0))
+        rng = np.random.default_rng(hash_of(method, name, str(seconds)))
+        for clip in range(clips):
+            row: Row = {"method": method, "version": "1", "attack": name, "clip": clip}
+            row |= {"seconds": seconds, "seed": 0, "parameters": {}, "bits": 16}
+            row["marked"] = round(float(np.clip(rng.normal(0.93 * ease, 0.04), 0, 1)), 5)
+            row["unmarked"] = round(float(np.clip(rng.normal(0.12 + lift, 0.09), 0, 1)), 5)
+            row["errors"] = int(rng.binomial(16, min(0.5, wrong / seconds + (1 - ease) / 2)))
+            row["pesq"] = None if clip == 3 else round(float(rng.uniform(1.5, 4.4)), 3)
+            row["stoi"] = round(float(rng.uniform(0.7, 1.0)), 4)
+            row |= {"si_snr_raw_db": round(float(rng.normal(4, 6)), 3), "lag": int(clip % 3)}
+            row["si_snr_db"] = round(row["si_snr_raw_db"] + 3, 3)
+            rows.append(row)
+    return rows
+
+
+def hash_of(*words: str) -> int:
+    """Give a number that is the same in every process."""
+    return zlib.crc32("/".join(words).encode())
+
+
+def quality_rows(method: str, clips: int, pesq: float = 4.45) -> list[Row]:
+    """Draw rows of the quality of marked clips; PESQ cannot score the fifth."""
+    rng = np.random.default_rng(hash_of(method))
+    rows = []
+    for clip in range(clips):
+        row: Row = {"method": method, "version": "1", "attack": "quality", "clip": clip}
+        row |= {"seconds": 1.0, "seed": 0, "stoi": round(float(rng.uniform(0.98, 1)), 4)}
+        row["pesq"] = None if clip == 4 else round(float(rng.normal(pesq, 0.08)), 3)
+        row |= {"snr_db": round(float(rng.normal(18, 2)), 3), "si_snr_db": 17.5}
+        row |= {"visqol": 4.4, "visqol_host": 4.48, "dnsmos": 3.1, "dnsmos_host": 3.15}
+        rows.append(row)
+    return rows
+
+
+def security_rows(method: str, clips: int) -> list[Row]:
+    """Draw rows of every security suite."""
+    rng = np.random.default_rng(5)
+    rows: list[Row] = []
+    for clip in range(clips):
+        base: Row = {"method": method, "clip": clip, "bits": 16, "presence": 0.95}
+        wrong = [int(e) for e in rng.binomial(16, 0.5, 10)]
+        rows.append(
+            base | {"suite": "keys", "right": 0, "zero": int(rng.binomial(16, 0.5)), "wrong": wrong}
+        )
+        for kind in ("residual", "gain-field"):
+            moved = {"attack": kind, "presence": round(float(rng.uniform(0, 0.7)), 3)}
+            rows.append(
+                base | moved | {"suite": "transplant", "errors": int(rng.binomial(16, 0.4))}
+            )
+        rows.append(base | {"suite": "re-embed", "first": 7, "second": 0})
+        rows += [
+            base | {"suite": "average", "copies": n, "errors": [3 + i for i in range(n)]}
+            for n in (2, 5)
+        ]
+        rows.append(base | {"suite": "known-payload", "mask_errors": 0, "errors": 1})
+        rows.append(base | {"suite": "replay", "errors": 0})
+        for network, held in (("unet", 0.9), ("gains", 0.4)):
+            for budget in (1000, 4000, 10000, 20000):
+                left = held * 1000 / budget + (0.25 if network == "unet" else 0.1)
+                row = {"suite": "remover", "network": network, "budget": budget, "pesq": 4.2}
+                row |= {"marked": round(float(rng.normal(left, 0.2)), 4), "stoi": 0.99}
+                row |= {"errors": int(rng.binomial(16, 0.3)), "snr_db": 25.0}
+                rows.append(base | row)
+    for domain, alike in (("waveform", 0.05), ("gain-field", 0.4)):
+        row = {"suite": "carrier", "method": method, "domain": domain, "hosts": clips}
+        rows.append(row | {"correlation": alike, "cosine": alike + 0.01})
+    for source, attack in (("noise", "clean"), ("attacked-speech", "mp3")):
+        scores = [round(float(s), 3) for s in rng.uniform(0, 0.6, 600)]
+        row = {"suite": "null", "method": method, "source": source, "attack": attack}
+        rows.append(row | {"seconds": 1.0, "scores": scores})
+    absent = {"suite": "null", "method": method, "source": "attacked-speech", "attack": "encodec-6"}
+    rows.append(absent | {"seconds": 1.0, "scores": [], "not_run": "weights absent"})
+    for verb, times in (("embed", 80.0), ("detect", 120.0)):
+        speed = {"suite": "speed", "verb": verb, "trained": True}
+        rows.append(speed | {"method": method, "times_real_time": times})
+        slower = {"method": "audioseal", "times_real_time": times / 2, "trained": False}
+        rows.append(speed | slower)
+    return rows
+
+
+def facts(method: str, threshold: float | None, bits: int = 16, *, keyed: bool = True) -> Row:
+    """Give what a method says of itself."""
+    row: Row = {"suite": "method", "method": method, "rate": 16000, "bits": bits, "rho": 2}
+    return row | {"keyed": keyed, "threshold": threshold}
+
+
+def all_rows(clips: int = 40) -> list[Row]:
+    """Make rows for every table."""
+    paper = tuple(name for name in SUITES["paper"] if name != "encodec-6")
+    more = ("hifigan", "codec2-3200", "speex-wb2", "lyra-3.2", "lyra-9.2", "opus-16", "reverb")
+    more += ("packet-loss@5", "crop", "noise@40", "stretch@0.7")
+    chains = ("lyra-6+noise-20", "denoiser+resample", "mp3+griffin-lim", "gain+echo")
+    rows = [facts("keybound", 0.47), facts("perth", None, keyed=False)]
+    rows += clip_rows("keybound", (*paper, *more, *chains), clips)
+    rows += clip_rows("perth", paper, clips, ease=0.6)
+    rows += clip_rows("keybound", ("clean", "noise-10", "lyra-6"), clips, seconds=3.0)
+    rows += quality_rows("keybound", clips) + quality_rows("perth", clips, 4.1)
+    rows += security_rows("keybound", clips)
+    studies = {"ablation/baseline": 1.0, "ablation/no-anchor": 0.9, "bits/8": 1.0, "bits/64": 0.6}
+    studies |= {f"budget/{n}": 1 - n / 200 for n in (5, 10, 20)}
+    for method, ease in studies.items():
+        bits = int(method.partition("/")[2]) if method.startswith("bits") else 16
+        rows.append(facts(method, 0.5, bits))
+        rows += clip_rows(method, ("clean", "denoiser", "lyra-6", "noise-10"), clips, ease=ease)
+        rows += quality_rows(method, clips, 3.6 + (1 - ease) * 4)
+    for name in ("encodec-6", "encodec-6+noise-20", "encodec-6+denoiser", "dac-16", "bigvgan"):
+        rows.append({"method": "keybound", "attack": name, "reason": "weights absent"})
+    rows.append({"method": "wavmark", "attack": "clean", "reason": "weights absent"})
+    return rows

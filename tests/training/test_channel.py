@@ -1,0 +1,358 @@
+"""The attack channel of training: shapes, finite gradients, chance that repeats; splices, moves."""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile as sf
+import torch
+
+from keybound.attacks import neural as attacks_neural
+from keybound.errors import AttackError, RecipeError
+from keybound.training import channel, codecs, losses, neural
+from keybound.training.data import Hosts, Stream, read_folder, splice, stretched
+from keybound.training.nets import HOP, Remover
+from keybound.training.recipe import KINDS, DataSpec
+
+CPU = torch.device("cpu")
+
+
+def halve(y: torch.Tensor) -> torch.Tensor:
+    """Stand for a neural codec."""
+    return torch.tanh(y) / 2
+
+
+@pytest.fixture
+def tools(sources):
+    torch.manual_seed(0)
+    noise = Stream(read_folder(sources.noise, level=False), CPU)
+    remover = Remover(width=16, blocks=1)
+    made = {"half": halve, "same": torch.tanh}
+    return channel.Tools(torch.Generator(), torch.Generator(), noise, made, remover)
+
+
+def hit(name: str, y: torch.Tensor, tools: channel.Tools, seed: int) -> torch.Tensor:
+    tools.begin(seed)
+    return channel.ATTACKS[name](y, tools)
+
+
+def test_recipes_know_the_attacks():
+    assert tuple(channel.ATTACKS) == KINDS
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_attacks_keep_shape_and_give_finite_gradients(name, tools, speech):
+    for seed, clips in enumerate((speech[:2, :8000], torch.zeros(2, 8000), 1e-7 * speech[:2])):
+        y = clips.clone().requires_grad_()
+        heard = hit(name, y, tools, seed)
+        assert heard.shape == y.shape
+        assert heard.isfinite().all()
+        (heard.square().sum() + heard.sum()).backward()
+        assert y.grad.isfinite().all()
+        assert seed or y.grad.abs().sum() > 0  # through speech; silence may stop it
+        assert torch.equal(y.detach(), clips)  # attacks do not write into what they are given
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_attacks_repeat_with_their_seed_and_differ_between_seeds(name, tools, speech):
+    clips = speech[:2, :8000]
+    with torch.no_grad():
+        heard = [hit(name, clips, tools, seed) for seed in range(6)]
+        again = hit(name, clips, tools, 3)
+    assert torch.equal(again, heard[3])
+    drawn = {tuple(y.flatten().tolist()) for y in heard}
+    if name in ("identity", "remover"):
+        assert len(drawn) == 1
+    elif name == "neural":
+        assert len(drawn) == 2  # as many as there are codecs
+    else:
+        assert len(drawn) > 2
+
+
+@pytest.mark.parametrize("name", set(KINDS) - {"identity"})
+def test_attacks_change_speech(name, tools, speech):
+    with torch.no_grad():
+        changes = [(hit(name, speech, tools, seed) - speech).norm() for seed in range(4)]
+    assert max(changes) > 1e-3 * speech.norm()
+
+
+def test_speed_takes_long_clips(tools):
+    y = torch.randn(1, 100_000)
+    assert hit("speed", y, tools, 0).isfinite().all()
+
+
+def test_noise_has_its_level(tools, speech):
+    for seed in range(5):
+        added = hit("hard_noise", speech, tools, seed) - speech
+        assert (losses.snr_db(speech, added) > 4.5).all()
+        assert (losses.snr_db(speech, added) < 15.5).all()
+
+
+def test_resampling_loses_highs_only(tools):
+    noise = torch.randn(4, 16000)
+    before, after = (torch.fft.rfft(y).abs() for y in (noise, hit("resample", noise, tools, 1)))
+    assert torch.allclose(after[:, :2500], before[:, :2500], rtol=1e-2)
+    assert (after[:, 7950:] < 0.02 * before[:, 7950:]).all()
+
+
+def test_griffin_lim_keeps_magnitudes_and_loses_phases(tools, speech):
+    tools.begin(0)
+    magnitude = channel.spectrum(speech, 1024).abs()
+    phase = channel.griffin_lim_phase(magnitude, 1024, speech.shape[-1], tools, 12)
+    found = channel.waveform(magnitude * phase, 1024, speech.shape[-1])
+    again = channel.spectrum(found, 1024).abs()
+    assert (again - magnitude).norm() < 0.3 * magnitude.norm()
+    assert (found - speech).norm() > 0.5 * speech.norm()
+
+
+def test_each_neural_codec_serves_once_a_step_then_the_envelope(tools, speech):
+    tools.begin(0)
+    y = speech[:1]
+    with torch.no_grad():
+        first, second, third = (channel.neural(y, tools) for _ in range(3))
+    assert not torch.equal(first, second)
+    assert tools.unused == []
+    assert third.shape == y.shape
+
+
+def test_neural_codecs_get_audio_within_full_scale(tools, speech):
+    seen = []
+    tools.neural = {"spy": lambda y: seen.append(y) or y}
+    loud = 5 * speech / speech.abs().max()
+    assert torch.allclose(hit("neural", loud, tools, 0), loud, rtol=1e-4)
+    assert seen[0].abs().max() <= 0.9
+
+
+def test_finish_shifts_by_at_most_half_a_block_and_scales(tools):
+    clicks = torch.zeros(8, 8000)
+    clicks[:, 4000] = 1.0
+    tools.begin(0)
+    moved = channel.finish(clicks, tools)
+    places, sizes = moved.argmax(-1), moved.amax(-1)
+    assert ((places - 4000).abs() <= 160).all()
+    assert places.unique().numel() > 3
+    assert (sizes > 10 ** (-12.1 / 20)).all()
+    assert (sizes < 10 ** (6.1 / 20)).all()
+
+
+def test_suffer_attacks_twins_alike_and_spares_some(tools, speech, monkeypatch):
+    monkeypatch.setattr(channel, "finish", lambda y, _: y)
+    monkeypatch.setitem(channel.ATTACKS, "noise", lambda y, _: y + 1)
+    residual = torch.full((4, 16000), 2.0)
+    tools.begin(0)
+    marked, unmarked = channel.suffer(
+        ["codec", "noise"], speech, -speech, 1.0, tools, residual=residual
+    )
+    assert torch.equal(marked, speech + torch.tensor([2.0, 2.0, 1.0, 1.0])[:, None])
+    assert torch.equal(unmarked, -speech + torch.tensor([2.0, 2.0, 1.0, 1.0])[:, None])
+    untouched, _ = channel.suffer(["noise", "noise"], speech, -speech, 0.0, tools)
+    assert torch.equal(untouched, speech)
+
+
+def test_splice_targets_say_where_the_audio_is_marked():
+    host, marked = torch.zeros(64, 50 * HOP), torch.ones(64, 50 * HOP)
+    audio, target, weight = splice(marked, host, 0.7, torch.Generator().manual_seed(0))
+    frames = audio.reshape(64, 50, HOP)
+    assert torch.equal(target, (frames.mean(-1) > 0.5).float())
+    assert not weight[(frames.mean(-1) % 1) != 0].any()  # no frame across a splice counts
+    sure = weight.bool()
+    for frame, row in sure.nonzero().flip(1)[:200].tolist():  # nor one that sees the splice
+        near = frames[row, max(0, frame - 2) : frame + 3]
+        assert near.unique().numel() == 1
+    spliced = (target.mean(-1) < 1).float().mean()
+    assert 0.5 < spliced < 0.9
+    assert sure.float().mean() > 0.8
+    whole = splice(marked, host, 0.0, torch.Generator().manual_seed(0))
+    assert torch.equal(whole[0], marked)
+    assert whole[1].all()
+    assert whole[2].all()
+
+
+def test_spliced_clips_go_on_with_their_own_or_another_host():
+    host = torch.arange(1.0, 33)[:, None].expand(32, 50 * HOP)
+    audio, _, _ = splice(-host, host, 1.0, torch.Generator().manual_seed(1))
+    rest = {int(r) - int(h) for h, row in zip(host[:, 0], audio, strict=True) for r in row.unique()}
+    assert 0 in rest  # its own
+    assert -1 in rest  # its neighbour's
+
+
+def test_residual_transplants_add_the_carrier_to_another_host(speech):
+    host, other, carrier = speech[0:1], speech[1:2], 0.01 * speech[2:3]
+    forged = losses.transplant_residual(host, host + carrier, other)
+    assert torch.allclose(forged, other + carrier, atol=1e-6)
+
+
+def test_gain_transplants_scale_another_host_alike():
+    generator = torch.Generator().manual_seed(0)
+    host, other = 0.1 * torch.randn(2, 1, 16000, generator=generator)
+    tilt = torch.exp(0.4 * torch.cos(torch.linspace(0, 6, 8001)))  # smooth over frequency
+    marked, wanted = (torch.fft.irfft(torch.fft.rfft(y) * tilt, n=16000) for y in (host, other))
+    forged = losses.transplant_gains(host, marked, other)
+    assert (forged - wanted).norm() < 0.05 * wanted.norm()
+    assert (other - wanted).norm() > 0.2 * wanted.norm()
+
+
+def test_gain_transplants_pass_gradients_and_take_silence(speech):
+    marked = (1.1 * speech[:1]).requires_grad_()
+    losses.transplant_gains(speech[:1], marked, speech[1:2]).square().sum().backward()
+    assert marked.grad.isfinite().all()
+    assert marked.grad.abs().sum() > 0
+    quiet = torch.zeros(1, 16000).requires_grad_()
+    losses.transplant_gains(quiet.detach(), quiet, speech[:1]).square().sum().backward()
+    assert quiet.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_real_codecs_change_a_clip_and_keep_it_in_place(speech, seed):
+    clip = 3 * speech[0].numpy()  # beyond full scale
+    coded = codecs.encode(clip, 1, seed)
+    assert coded.shape == clip.shape
+    assert np.isfinite(coded).all()
+    assert np.array_equal(coded, codecs.encode(clip, 1, seed))
+    assert 1e-4 < np.mean((coded - clip) ** 2) / np.mean(clip**2) < 0.5
+
+
+def test_a_request_gives_what_the_codecs_changed(speech):
+    clips = speech[:2, :8000]
+    with ThreadPoolExecutor(2) as pool:
+        residual = codecs.Request(pool, clips, 5, 7).residual()
+    for i, clip in enumerate(clips):
+        wanted = codecs.encode(clip.numpy(), 5, 7, i)
+        assert torch.allclose(clip + residual[i], torch.from_numpy(wanted), atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def lyra():
+    try:
+        folder = attacks_neural.lyra_folder()
+    except AttackError as error:
+        pytest.skip(f"{error.message} (../shared/channels/lyra)")
+    pytest.importorskip("tflite", reason="tflite is not installed")
+    return neural.load_lyra(folder, CPU)
+
+
+def test_lyra_re_synthesises_and_passes_gradients(lyra, speech):
+    assert sorted(lyra) == ["lyra-3.2", "lyra-6", "lyra-9.2"]
+    for codec in lyra.values():
+        y = speech[:1, :5000].clone().requires_grad_()  # not a whole number of frames
+        heard = codec(y)
+        assert heard.shape == y.shape
+        heard.square().sum().backward()
+        assert y.grad.isfinite().all()
+        assert y.grad.abs().sum() > 0
+    assert not any(p.requires_grad for codec in lyra.values() for p in codec.parameters())
+
+
+def test_lyra_is_the_lyra_of_the_attacks(lyra, speech):
+    pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
+    clip = speech[0]
+    with torch.no_grad():
+        ours = lyra["lyra-6"](clip[None])[0]
+    released = torch.from_numpy(attacks_neural.lyra(clip.numpy(), 16000, bitrate_kbps=6.0))
+    ours, released = (channel.spectrum(y[None], 512).abs() for y in (ours, released))
+    assert (ours - released).norm() < 0.5 * released.norm()
+
+
+def test_lyra_absent_is_said(tmp_path):
+    with pytest.raises(RecipeError, match=r"no lyra_torch\.py"):
+        neural.load_lyra(tmp_path, CPU)
+
+
+def test_encodec_absent_is_no_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
+    assert neural.load_encodec(CPU) == {}
+    weights = tmp_path / "checkpoints" / "encodec_24khz-d7cc33bc.th"
+    weights.parent.mkdir()
+    weights.touch()
+    monkeypatch.setitem(sys.modules, "encodec", None)  # weights alone, without the package
+    assert neural.load_encodec(CPU) == {}
+
+
+def test_encodec_stands_behind_the_same_interface(speech):
+    class Stub(torch.nn.Module):  # what EnCodec offers, with a coarse quantiser
+        frame_rate = 75
+
+        def __init__(self):
+            super().__init__()
+            self.encoder, self.decoder, self.quantizer = torch.tanh, torch.atanh, self
+
+        def encode(self, latent, frame_rate, kbps):
+            assert (frame_rate, kbps) == (75, 6)
+            return torch.round(64 * latent)
+
+        def decode(self, codes):
+            return codes / 64
+
+    y = speech[:1].clone().requires_grad_()
+    heard = neural.EnCodec(Stub(), 6)(y)
+    assert heard.shape == y.shape
+    assert 1e-4 < (heard - y).norm() / y.norm() < 0.3
+    heard.sum().backward()
+    assert y.grad.abs().sum() > 0
+
+
+def test_fourier_resampling_there_and_back(speech):
+    assert neural.resample(speech, 3, 2).shape == (4, 24000)
+    assert torch.allclose(neural.resample(neural.resample(speech, 3, 2), 2, 3), speech, atol=1e-5)
+
+
+def test_folders_are_read_as_mono_at_16_khz(tmp_path):
+    left, right = np.ones(16000) * 0.5, np.zeros(16000)
+    sf.write(tmp_path / "b.WAV", np.stack([left, right], 1), 16000)
+    sf.write(tmp_path / "a.flac", np.stack([left, right], 1), 8000)
+    first, second = read_folder(tmp_path, level=False)
+    assert (len(first), len(second)) == (32000, 16000)
+    assert first[1000:-1000] == pytest.approx(0.25, abs=1e-3)
+    assert second == pytest.approx(0.25, abs=1e-3)
+    assert np.sqrt(np.mean(read_folder(tmp_path, level=True)[1] ** 2)) == pytest.approx(1, abs=1e-3)
+    with pytest.raises(RecipeError, match="no recordings"):
+        read_folder(Path(tmp_path / "none"), level=False)
+
+
+def test_hosts_are_drawn_as_the_recipe_says(sources):
+    noise = Stream(read_folder(sources.noise, level=False), CPU)
+    spec = DataSpec(level_db=(-30.0, -20.0), tilt_db=6.0, noisy=0.5, speeds=(1.0, 1.1))
+    hosts = Hosts(sources.speech, noise, spec, CPU)
+    one, same, other = (hosts.draw(8, torch.Generator().manual_seed(s))[0] for s in (1, 1, 2))
+    assert one.shape == (8, 16000)
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
+    assert (20 * torch.log10(channel.rms(one)) < 0).all()
+
+
+def test_pauses_of_hosts_are_known(tmp_path, sources):
+    tone = np.sin(np.arange(16000) / 10).astype(np.float32)
+    sf.write(tmp_path / "half.wav", np.concatenate([tone, 1e-4 * tone]), 16000)
+    noise = Stream(read_folder(sources.noise, level=False), CPU)
+    hosts = Hosts(tmp_path, noise, DataSpec(segment_frames=50, level_db=(-20.0, -20.0)), CPU)
+    x, voiced = hosts.draw(64, torch.Generator().manual_seed(0))
+    assert voiced.shape == (64, 50)
+    level = 10 * torch.log10(x.reshape(64, 50, HOP).square().mean(-1) + 1e-12)
+    assert voiced[level > -30].all()  # what sounds counts
+    assert 0.1 < voiced.float().mean() < 0.9
+    assert not voiced[level.amax(-1) < -60].any()
+
+
+def test_strangers_are_finite_sounds_of_many_kinds(sources):
+    noise = Stream(read_folder(sources.noise, level=False), CPU)
+    hosts = Hosts(sources.speech, noise, DataSpec(), CPU)
+    one, same = (hosts.strangers(64, torch.Generator().manual_seed(0)) for _ in range(2))
+    assert one.shape == (64, 16000)
+    assert torch.equal(one, same)
+    assert one.isfinite().all()
+    level = channel.rms(one)[:, 0]
+    assert (level < 10 ** (-9.9 / 20)).all()
+    assert 0 < (one == 0).all(-1).sum() < 16  # digital silence among them
+
+
+def test_too_little_audio_is_said():
+    stream = Stream([np.zeros(100, np.float32)], CPU)
+    with pytest.raises(RecipeError, match="too little audio"):
+        stream.draw(1, 16000, torch.Generator())
+
+
+def test_speed_changes_length():
+    (faster,) = stretched([np.zeros(16000, np.float32)], 1.25)
+    assert len(faster) == 12800

@@ -1,0 +1,132 @@
+"""The objective: what pooling gives, what a right answer costs, what the ear is said to hear."""
+
+import numpy as np
+import pytest
+import torch
+
+from keybound import watermark
+from keybound.training import losses
+from keybound.training.recipe import LossSpec
+
+
+def test_pooling_is_that_of_the_package():
+    generator = torch.Generator().manual_seed(0)
+    presence = 5 * torch.randn(1, 50, generator=generator)
+    logits = torch.randn(1, 16, 50, generator=generator)
+    ours = watermark.pool(presence[0].numpy(), logits[0].T.numpy())
+    assert losses.pool(presence, logits)[0].numpy() == pytest.approx(ours, abs=1e-5)
+    chance = 1 / (1 + np.exp(-presence[0].numpy()))
+    assert float(losses.score(presence)) == pytest.approx(chance.mean(), abs=1e-6)
+
+
+def test_frames_without_weight_do_not_count():
+    presence = torch.tensor([[4.0, 4.0, -4.0]])
+    right = losses.frame_presence(presence, torch.tensor([[1.0, 1, 0]]), torch.ones(1, 3))
+    wrong = losses.frame_presence(presence, torch.tensor([[1.0, 1, 1]]), torch.ones(1, 3))
+    spared = losses.frame_presence(
+        presence, torch.tensor([[1.0, 1, 1]]), torch.tensor([[1.0, 1, 0]])
+    )
+    assert right < 0.1 < wrong
+    assert spared == pytest.approx(float(right), abs=1e-5)
+    assert losses.frame_presence(presence, presence, torch.zeros(1, 3)) == 0
+
+
+def rows(marked: float, unmarked: float, forged: float, sure: float):
+    """Give presence and logits of 4 marked clips, 4 twins, 2 clean hosts and 4 forgeries."""
+    code = (torch.arange(4 * 8).reshape(4, 8) % 3 == 0).float()
+    presence = torch.tensor([marked] * 4 + [unmarked] * 6 + [forged] * 4)[:, None].expand(14, 10)
+    logits = torch.zeros(14, 8, 10)
+    logits[:4] = (sure * (2 * code - 1))[:, :, None]
+    return presence, logits, torch.ones(4, 10), torch.ones(4, 10), code
+
+
+def test_each_term_falls_with_what_it_asks_for():
+    def terms(*args):
+        return losses.objective(LossSpec(), *rows(*args))
+
+    best = terms(5.0, -5.0, -5.0, 10.0)
+    assert set(best) == {"message", "presence", "clip", "forgery"}
+    assert all(float(value) < 0.1 for value in best.values())
+    worse = {
+        "message": terms(5.0, -5.0, -5.0, -1.0),
+        "forgery": terms(5.0, -5.0, 5.0, 10.0),
+        "presence": terms(-5.0, -5.0, -5.0, 10.0),
+        "clip": terms(5.0, 5.0, -5.0, 10.0),
+    }
+    for name, found in worse.items():
+        assert found[name] > 1
+    assert worse["forgery"]["presence"] == best["presence"]  # each in its own rows
+    assert worse["message"]["forgery"] == best["forgery"]
+
+
+def test_weights_scale_their_terms():
+    args = rows(1.0, 0.5, 0.5, 0.5)
+    one, none = (
+        losses.objective(LossSpec(message=m, presence=p, clip_presence=c, forgery=f), *args)
+        for m, p, c, f in ((1, 1, 1, 1), (12, 1.5, 0, 2))
+    )
+    ratios = {name: float(none[name] / one[name]) for name in one}
+    assert ratios == pytest.approx({"message": 12, "presence": 1.5, "clip": 0, "forgery": 2})
+
+
+def test_a_moment_of_mark_need_not_spell_the_code():
+    presence, logits, target, weight, code = rows(5.0, -5.0, -5.0, 10.0)
+    wrong = logits.clone()
+    wrong[0] = -logits[0]
+    target[0, 1:] = 0
+    whole = torch.ones_like(target)
+    spec = LossSpec()
+    partly = losses.objective(spec, presence, wrong, target, weight, code)["message"]
+    fully = losses.objective(spec, presence, wrong, whole, weight, code)["message"]
+    assert partly < 0.2 * fully
+
+
+def test_a_pause_need_not_be_seen_as_marked():
+    presence, logits, target, weight, code = rows(-5.0, -5.0, -5.0, 10.0)
+    weight[0] = 0  # the whole clip is a pause
+    spec = LossSpec()
+    some = losses.objective(spec, presence, logits, target, weight, code)
+    none = losses.objective(spec, presence, logits, target, 0 * weight, code)
+    assert some["clip"] > 1
+    assert max(float(none[name]) for name in ("presence", "clip")) < 0.1
+
+
+def test_snr_is_in_decibels(speech):
+    assert losses.snr_db(speech, 0.1 * speech) == pytest.approx([20.0] * 4, abs=1e-3)
+
+
+def test_the_ear_hears_nothing_of_nothing_and_more_of_more(speech):
+    hearing = losses.Hearing()
+    noise = torch.randn(speech.shape, generator=torch.Generator().manual_seed(0))
+    stft, wave, mel, masking, snr, gain = hearing(speech, speech.clone())
+    assert max(map(float, (stft, wave, mel, masking))) < 1e-3
+    assert (snr > 60).all()
+    assert (gain < 0.01).all()
+    quiet, loud = (hearing(speech, speech + level * noise) for level in (1e-3, 1e-2))
+    for i in range(4):
+        assert quiet[i] < loud[i]
+    assert (quiet[4] > loud[4]).all()
+    assert (quiet[5] < loud[5]).all()
+
+
+def test_gains_are_measured_in_decibels_and_levels_do_not_matter(speech):
+    hearing = losses.Hearing()
+    decibel = 10 ** (2 / 20)
+    assert hearing(speech, decibel * speech)[5] == pytest.approx([2.0] * 4, abs=0.01)
+    one, other = hearing(speech, 1.1 * speech), hearing(0.1 * speech, 0.11 * speech)
+    for a, b in zip(one, other, strict=True):
+        assert torch.allclose(a, b, rtol=1e-2, atol=1e-4)
+
+
+def test_masking_spares_a_carrier_under_its_host(speech):
+    hearing = losses.Hearing()
+    beneath = hearing(speech, 1.01 * speech)[3]  # 40 dB under the host, in its own bands
+    generator = torch.Generator().manual_seed(0)
+    hiss = torch.randn(speech.shape, generator=generator)
+    hiss = hiss * 0.01 * speech.norm() / hiss.norm()  # as strong, but where the host is not
+    assert beneath < 0.01 * hearing(speech, speech + hiss)[3]
+
+
+def test_removal_is_done_when_the_host_is_back(speech):
+    assert losses.removal(speech, speech) < 1e-6
+    assert losses.removal(1.1 * speech, speech) > losses.removal(1.01 * speech, speech) > 0

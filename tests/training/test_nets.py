@@ -1,0 +1,185 @@
+"""The networks: exact spectra, bounded marks, finite context, nothing that breaks on silence."""
+
+import math
+
+import pytest
+import torch
+
+from keybound.errors import RecipeError
+from keybound.training import losses, nets
+from keybound.training.nets import HOP, RATE, LogMel, Spectrum, mel_bank, to_blocks
+from keybound.training.recipe import ModelSpec
+
+NARROW = ModelSpec(width=16, expansion=2)  # all blocks of the released model
+SMALL = {
+    "spectral": ModelSpec(width=16, analysis_blocks=1, synthesis_blocks=1, detector_blocks=2),
+    "additive": ModelSpec(generator="additive", latent=8),
+}
+
+
+def random_code(clips: int, bits: int = 16) -> torch.Tensor:
+    return torch.randint(0, 2, (clips, bits)).float()
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(0)
+
+
+def test_spectrum_is_that_of_torch(speech):
+    window = torch.hann_window(2 * HOP).sqrt()
+    padded = torch.nn.functional.pad(speech, (HOP, HOP))
+    wanted = torch.stft(
+        padded, 2 * HOP, HOP, window=window, center=False, return_complex=True
+    ).abs()
+    real, imag = Spectrum()(to_blocks(speech, HOP, HOP))
+    got = torch.sqrt(real.square() + imag.square())
+    assert torch.allclose(got, wanted, atol=2e-5 * float(wanted.max()))
+
+
+def test_spectrum_inverts_perfectly(speech):
+    spectrum = Spectrum()
+    blocks = spectrum.inverse(*spectrum(to_blocks(speech, HOP, HOP)))
+    back = blocks.transpose(1, 2).reshape(speech.shape)
+    assert torch.allclose(back, speech, atol=1e-5 * float(speech.abs().max()))
+
+
+@pytest.mark.parametrize(("bands", "bins"), [(40, 321), (80, 321), (80, 513)])
+def test_mel_filters_share_each_bin(bands, bins):
+    bank = mel_bank(bands, bins)
+    assert bank.shape == (bands, bins)
+    assert torch.allclose(bank.sum(0), torch.ones(bins), atol=1e-6)
+    assert bank.min() >= 0
+
+
+@pytest.mark.parametrize("generator", ["spectral", "additive"])
+@pytest.mark.parametrize("blocks", [2, 25, 50])
+def test_shapes(generator, blocks):
+    embedder, detector = nets.build(SMALL[generator])
+    x = 0.1 * torch.randn(3, blocks * HOP)
+    carrier = embedder(x, random_code(3))
+    assert carrier.shape == x.shape
+    presence, logits = detector(x + carrier)
+    assert presence.shape == (3, blocks)
+    assert logits.shape == (3, 16, blocks)
+    assert presence.abs().max() <= nets.PRESENCE_LIMIT
+
+
+@pytest.mark.parametrize("generator", ["spectral", "additive"])
+def test_the_carrier_follows_the_code_and_the_host(generator, speech):
+    embedder, _ = nets.build(SMALL[generator])
+    code = random_code(1)
+    one, two = (embedder(x[None], code) for x in speech[:2])
+    assert not torch.allclose(one, embedder(speech[:1], 1 - code), atol=1e-6)
+    assert not torch.allclose(one, two, atol=1e-6)
+
+
+def test_without_anchor_the_additive_carrier_forgets_the_host(speech):
+    embedder, _ = nets.build(ModelSpec(generator="additive", latent=8, anchor=False))
+    code = random_code(1)
+    assert torch.equal(embedder(speech[:1], code), embedder(speech[1:2], code))
+
+
+def test_marking_is_scaling_the_spectrum_by_the_gains(speech):
+    embedder, _ = nets.build(SMALL["spectral"])
+    embedder.out.weight.data.normal_()  # as large as gains get
+    code = random_code(len(speech))
+    real, imag = embedder.spectrum(to_blocks(speech, HOP, HOP))
+    gains = embedder.gains(embedder.features(real, imag), code)
+    assert 0.3 < gains.abs().max() <= embedder.limit + 1e-6
+    scaled = embedder.spectrum.inverse(real * gains.exp(), imag * gains.exp())
+    wanted = scaled.transpose(1, 2).reshape(speech.shape)
+    marked = speech + embedder(speech, code)
+    assert torch.allclose(marked, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_the_spectral_carrier_is_bounded_by_the_gain_limit(speech, sign):
+    embedder, _ = nets.build(SMALL["spectral"])
+    code = random_code(len(speech))
+    most = math.expm1(embedder.limit) * speech.norm(dim=-1)
+    embedder.out.weight.data.normal_(std=100)
+    assert (embedder(speech, code).norm(dim=-1) <= most).all()
+    embedder.out.weight.data.zero_()
+    embedder.out.bias.data.fill_(100.0 * sign)  # all gains at their limit
+    wanted = math.expm1(sign * embedder.limit) * speech
+    assert torch.allclose(embedder(speech, code), wanted, atol=1e-5)
+
+
+def span(value: torch.Tensor, x: torch.Tensor) -> tuple[int, int]:
+    """Give the first and last sample that can change a value."""
+    (slope,) = torch.autograd.grad(value, x, retain_graph=True)
+    touched = slope[0].nonzero().flatten()
+    return int(touched[0]), int(touched[-1])
+
+
+def test_the_spectral_embedder_looks_at_most_200_ms_ahead():
+    embedder, _ = nets.build(NARROW)
+    x = (0.1 * torch.randn(1, 150 * HOP)).requires_grad_()
+    carrier = embedder(x, random_code(1))[0]
+    ahead, behind = [], []
+    for sample in range(100 * HOP, 101 * HOP, 29):
+        first, last = span(carrier[sample], x)
+        ahead.append((last - sample) / RATE)
+        behind.append((sample - first) / RATE)
+    assert max(ahead) <= 0.160 <= 0.200  # what its documentation says, and the limit
+    assert max(behind) <= 1.4  # finite
+
+
+def test_the_detector_looks_at_most_half_a_second_to_either_side():
+    _, detector = nets.build(NARROW)
+    x = (0.1 * torch.randn(1, 150 * HOP)).requires_grad_()
+    presence, logits = detector(x)
+    for frame in (74, 75):
+        middle = frame * HOP + HOP // 2
+        for value in (presence[0, frame], logits[0, :, frame].sum()):
+            first, last = span(value, x)
+            assert max(middle - first, last - middle) / RATE <= 0.490 <= 0.500
+            assert min(middle - first, last - middle) / RATE >= 0.300  # it uses what it may
+
+
+@pytest.mark.parametrize("blocks", [1, 7, 8, 10, 15])
+def test_the_detector_has_as_many_blocks_as_asked(blocks):
+    detector = nets.Detector(ModelSpec(width=16, detector_blocks=blocks))
+    assert len(detector.blocks) == blocks
+    reach = 2 + 6 + sum(block.pad[0] for block in detector.blocks)
+    assert reach <= detector.CONTEXT
+
+
+def test_a_detector_too_deep_for_its_context_is_refused():
+    with pytest.raises(RecipeError, match="too many detector blocks"):
+        nets.Detector(ModelSpec(width=16, detector_blocks=16))
+
+
+def test_features_do_not_depend_on_level():
+    x = 0.1 * torch.randn(2, 50 * HOP)
+    features, spectrum = LogMel(past=24, future=0), Spectrum()
+    loud, quiet = (features(*spectrum(to_blocks(y, 0, 0))) for y in (x, 0.01 * x))
+    assert torch.allclose(loud, quiet, atol=2e-3)
+    embedder, code = nets.SpectralEmbedder(NARROW), random_code(2)
+    with torch.no_grad():
+        loud, quiet = embedder(x, code), embedder(0.01 * x, code)
+    assert torch.allclose(0.01 * loud, quiet, atol=1e-3 * float(quiet.abs().max()))
+
+
+@pytest.mark.parametrize("generator", ["spectral", "additive"])
+@pytest.mark.parametrize("level", [0.0, 1e-6, 1.0])
+def test_silence_and_full_scale_are_finite_with_finite_gradients(generator, level):
+    embedder, detector = nets.build(SMALL[generator])
+    remover, hearing = nets.Remover(width=16, blocks=1), losses.Hearing()
+    x = (level * torch.randn(2, 25 * HOP).clamp(-1, 1)).requires_grad_()
+    marked = x + embedder(x, random_code(2))
+    presence, logits = detector(remover(marked))
+    terms = hearing(x, marked)
+    total = presence.sum() + logits.square().sum() + sum(term.sum() for term in terms)
+    total.backward()
+    assert all(term.isfinite().all() for term in (presence, logits, *terms))
+    for tensor in (x, *embedder.parameters(), *detector.parameters(), *remover.parameters()):
+        assert tensor.grad is not None
+        assert tensor.grad.isfinite().all()
+
+
+def test_the_remover_gives_audio_of_the_same_shape(speech):
+    found = nets.Remover(width=16, blocks=1)(speech)
+    assert found.shape == speech.shape
+    assert (found - speech).norm() < 0.3 * speech.norm()  # untrained, it changes little
