@@ -118,6 +118,7 @@ class Engine:
 
         options = ort.SessionOptions()
         options.log_severity_level = 3
+        options.intra_op_num_threads = int(os.environ.get("KEYBOUND_THREADS", "0"))  # 0: all cores
         try:
             return ort.InferenceSession(model, options, providers=ort.get_available_providers())
         except Exception as error:  # onnxruntime raises classes of its own binding

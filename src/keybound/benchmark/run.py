@@ -147,6 +147,7 @@ _worker: dict[str, Any] = {}
 
 def _start(make: Make, plan: Plan) -> None:
     """Begin a worker process: its own method and clips, on one core."""
+    os.environ |= {"KEYBOUND_THREADS": "1", "OMP_NUM_THREADS": "1"}  # the latter for torch
     _worker["method"] = make()
     method = _worker["method"]
     seconds = max(plan.seconds, method.seconds)
@@ -192,11 +193,9 @@ def run(
 def _spread(
     make: Make, plan: Plan, jobs: Sequence[tuple[int, set[str]]], workers: int
 ) -> Iterator[list[Row]]:
-    """Do jobs in worker processes, in order of their finishing; in this one if there is one job."""
+    """Do jobs in worker processes, in order of their finishing."""
     workers = min(workers or os.cpu_count() or 1, len(jobs))
-    if workers <= 1:
-        _start(make, plan)
-        yield from map(_work, jobs)
+    if workers == 0:
         return
     # Fresh processes: a fork would share the threads of ONNX Runtime and torch, which hangs.
     context = multiprocessing.get_context("spawn")
