@@ -14,6 +14,7 @@ from keybound.benchmark.methods import Method, keybound
 from keybound.benchmark.protocol import Row, read_clips, secret_of
 from keybound.benchmark.report import write_report
 from keybound.benchmark.run import Make, Plan, identity, mend, read_rows, rounded, run
+from keybound.errors import KeyBoundError
 
 Bar = Callable[[str], Callable[[int, int], None]]
 
@@ -34,7 +35,15 @@ def measure(
     progress: Bar,
 ) -> int:
     """Measure suites, single attacks, or one of SPECIAL, and append rows; give how many."""
-    make: Make = partial(keybound, Path(model)) if model else peers.METHODS[method]
+    if (why := peers.available(method)) is not None:
+        raise KeyBoundError(f"{method} cannot run here: {why}")
+    for name in suites:
+        if name not in (*SPECIAL, *SUITES):
+            attack(name)  # refuse unknown names before anything is measured
+    # Other weights are another method: under one name the newest rows hide the others.
+    make: Make = peers.METHODS[method]
+    if model:
+        make = partial(keybound, Path(model), f"keybound/{Path(model).name}")
     made_up = make()
     facts: Row = {"suite": "method", "method": made_up.name, "version": made_up.version}
     facts |= {"rate": made_up.rate, "bits": made_up.bits, "rho": made_up.rho}
@@ -64,7 +73,6 @@ def measure(
 
 def missing(name: str) -> str | None:
     """Say why an attack, or a part of a chain, cannot run here."""
-    attack(name)  # refuse unknown names before anything is measured
     return next((why for part in name.split("+") if (why := available(part))), None)
 
 

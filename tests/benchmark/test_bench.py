@@ -1,0 +1,92 @@
+"""`keybound bench`: rows, tables and a report from the command line, and CI's check of results."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from keybound.benchmark import bench, nulls
+from keybound.benchmark.run import read_rows
+from keybound.benchmark.tables import check_tables
+from keybound.cli import main
+
+DATA = Path(__file__).parents[1] / "data"
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+@pytest.fixture
+def keybound(monkeypatch, capsys):
+    """Run the command line; gives exit status, standard output, standard error."""
+
+    def call(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["keybound", *words])
+        try:
+            main()
+            status = 0
+        except SystemExit as end:
+            status = int(end.code or 0)
+        return (status, *capsys.readouterr())
+
+    return call
+
+
+def test_bench_from_rows_to_report(tmp_path, keybound):
+    rows = str(tmp_path / "rows.jsonl")
+    words = ("bench", "run", "clean", "gain", "encodec-6", "--speech", str(DATA), "--rows", rows)
+    assert keybound(*words, "--clips", "1", "--workers", "1")[0] == 0
+    found = read_rows(Path(rows))
+    assert {r["attack"] for r in found if "clip" in r} == {"quality", "clean", "gain"}
+    assert [r["reason"] for r in found if r.get("attack") == "encodec-6"]
+    status, _, said = keybound(*words, "--clips", "1", "--workers", "1")
+    assert (status, "wrote 0 rows" in said) == (0, True)
+    assert keybound("bench", "tables", "--rows", rows)[0] == 0
+    assert keybound("bench", "tables", "--check", "--rows", rows)[0] == 0
+    (tmp_path / "tables.md").write_text("other")
+    status, _, said = keybound("bench", "tables", "--check", "--rows", rows)
+    assert (status, "tables.md" in said) == (2, True)
+    page = tmp_path / "report.html"
+    made = ("bench", "report", "--rows", rows, "--out", str(page), "--speech", str(DATA))
+    assert keybound(*made)[0] == 0
+    assert page.read_text().count("<audio") >= 4
+
+
+def test_unknown_suites_methods_and_missing_rows_are_refused(tmp_path, keybound):
+    words = ("bench", "run", "--speech", str(DATA), "--rows", str(tmp_path / "r.jsonl"))
+    for wrong in (("nonsense",), ("clean", "--method", "nobody")):
+        status, _, said = keybound(*words, *wrong)
+        assert status == 2
+        assert said.startswith("keybound: ")
+        assert said.count("\n") == 1
+    status, _, said = keybound("bench", "tables", "--rows", str(tmp_path / "none.jsonl"))
+    assert (status, said.count("\n")) == (2, 1)
+
+
+def test_security_rows_come_once(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    how = {"method": "keybound", "model": None, "seconds": 1.0, "clips": 2, "seed": 0}
+    for wanted in (True, False):
+        made = bench.measure(
+            ["security"], DATA, path, **how, workers=1, progress=lambda _: lambda *_: None
+        )
+        assert bool(made) is wanted
+    kinds = {row["suite"] for row in read_rows(path)}
+    assert {"keys", "transplant", "re-embed", "average", "known-payload", "carrier"} <= kinds
+
+
+def test_null_rows_of_made_sounds():
+    from keybound.benchmark.methods import keybound
+
+    rows = list(nulls.measure(keybound(), made_minutes=0.1))
+    assert {"silence", "tones", "music"} <= {row["source"] for row in rows}
+    assert all(0 <= score <= 1 for row in rows for score in row["scores"])
+
+
+@pytest.mark.skipif(not (RESULTS / "rows.jsonl").exists(), reason="no results here")
+def test_the_tables_in_results_are_what_the_rows_give(tmp_path):
+    rows = read_rows(RESULTS / "rows.jsonl")
+    assert check_tables(rows, RESULTS) == []
+    shutil.copytree(RESULTS, tmp_path, dirs_exist_ok=True)
+    assert check_tables(rows[:-50], tmp_path)  # the check can fail
+    size = sum(path.stat().st_size for path in RESULTS.rglob("*") if path.is_file())
+    assert size < 10 * 2**20
