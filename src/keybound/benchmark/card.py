@@ -33,7 +33,7 @@ def calibrate(
 ) -> dict[str, Any]:
     """Measure the networks in a folder and write thresholds and figures into its card."""
     here = tuple(name for name in attacks if name == "clean" or available(name) is None)
-    plan = Plan(validation, here, clips=None, every=True, damage=False)
+    plan = Plan(validation, here, clips=None, every=True, damage=False, opinion=False)
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "rows.jsonl"
         run(partial(keybound, folder), plan, path, progress=progress)

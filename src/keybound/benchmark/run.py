@@ -19,8 +19,8 @@ import numpy as np
 
 from keybound.attacks import attack
 from keybound.benchmark import metrics
-from keybound.benchmark.methods import Method
-from keybound.benchmark.protocol import Clip, Row, read_clips, rng_of, secret_of
+from keybound.benchmark.methods import Method, Reading
+from keybound.benchmark.protocol import Clip, Row, Secret, read_clips, rng_of, secret_of
 from keybound.errors import KeyBoundError
 
 DIGITS = 5
@@ -40,6 +40,7 @@ class Plan:
     clips: int | None = 300  # None: all there are
     seed: int = 0
     quality: bool = True  # of the marked clips
+    opinion: bool = True  # DNSMOS too, which takes longer than all the rest
     damage: bool = True  # what each attack does to the speech
     every: bool = False  # all clips of each recording, not only the first
 
@@ -53,7 +54,8 @@ def measure_clip(method: Method, plan: Plan, index: int, clip: Clip, wanted: set
     marked = method.embed(clip, secret)
     rows = []
     if "quality" in wanted:
-        rows.append(row_of(method, plan, index, "quality") | quality(clip, marked, method.rate))
+        rows.append(row_of(method, plan, index, "quality"))
+        rows[-1] |= quality(clip, marked, method.rate, opinion=plan.opinion)
     for name in (name for name in plan.attacks if name in wanted):
         hit, parameters = None, {}
         if name != "clean":
@@ -67,20 +69,30 @@ def measure_clip(method: Method, plan: Plan, index: int, clip: Clip, wanted: set
         reading, null = method.read(heard), method.read(suffer(clip))
         row = row_of(method, plan, index, name) | {"parameters": parameters}
         row |= {"marked": reading.presence, "unmarked": null.presence}
-        row |= {"bits": method.bits, "errors": method.errors(reading, secret)}
+        row |= {"bits": method.bits, "errors": errors_of(method, reading, secret)}
         if plan.damage and len(heard) == len(clip):
             row |= damage(clip, heard, method.rate)
         rows.append(row)
     return [rounded(row) for row in rows]
 
 
+def errors_of(method: Method, reading: Reading, secret: Secret) -> int | None:
+    """Count wrong bits; a method without a payload has none to be wrong."""
+    return method.errors(reading, secret) if method.bits else None
+
+
 def row_of(method: Method, plan: Plan, index: int, name: str) -> Row:
     """Begin a row with what names it."""
     row = {"method": method.name, "version": method.version, "attack": name}
-    return row | {"clip": index, "seconds": plan.seconds, "seed": plan.seed}
+    return row | {"clip": index, "seconds": length_s(method, plan), "seed": plan.seed}
 
 
-def quality(host: Clip, marked: Clip, rate: int) -> Row:
+def length_s(method: Method, plan: Plan) -> float:
+    """Give the length of a clip: the plan's, or the shortest that the method works on."""
+    return max(plan.seconds, method.seconds)
+
+
+def quality(host: Clip, marked: Clip, rate: int, *, opinion: bool) -> Row:
     """Measure what the mark costs, with the measures that are installed."""
     row: Row = {
         "snr_db": metrics.snr_db(host, marked),
@@ -90,7 +102,7 @@ def quality(host: Clip, marked: Clip, rate: int) -> Row:
     }
     if find_spec("visqol"):
         row |= {f"visqol{k}": metrics.visqol(host, v, rate) for k, v in _pair(host, marked)}
-    if find_spec("speechmos"):
+    if opinion and find_spec("speechmos"):
         row |= {f"dnsmos{k}": metrics.dnsmos(v, rate) for k, v in _pair(host, marked)}
     return row
 
@@ -145,16 +157,19 @@ def mend(path: Path) -> None:
 _worker: dict[str, Any] = {}
 
 
+def clips_of(method: Method, plan: Plan) -> list[Clip]:
+    """Read the clips of a plan as a method wants them."""
+    seconds = length_s(method, plan)
+    return read_clips(plan.speech, seconds, method.rate, every=plan.every, limit=plan.clips)
+
+
 def _start(make: Make, plan: Plan) -> None:
     """Begin a worker process: its own method and clips, on one core."""
     os.environ |= {"KEYBOUND_THREADS": "1", "OMP_NUM_THREADS": "1"}  # the latter for torch
     _worker["method"] = make()
     method = _worker["method"]
-    seconds = max(plan.seconds, method.seconds)
     _worker["plan"] = plan
-    _worker["clips"] = read_clips(
-        plan.speech, seconds, method.rate, every=plan.every, limit=plan.clips
-    )
+    _worker["clips"] = clips_of(method, plan)
 
 
 def _work(job: tuple[int, set[str]]) -> list[Row]:
@@ -167,9 +182,7 @@ def run(
 ) -> int:
     """Measure what is missing from the rows at `path` and append it; give how many rows came."""
     method = make()
-    count = len(
-        read_clips(plan.speech, plan.seconds, method.rate, every=plan.every, limit=plan.clips)
-    )
+    count = len(clips_of(method, plan))
     names = [*(["quality"] if plan.quality else []), *plan.attacks]
     done = {identity(row) for row in read_rows(path)}
     jobs = []
