@@ -234,7 +234,7 @@ cli.add_command(lab.bench)
 def main() -> None:
     """Run the command line; every refusal is one line and exit status 2."""
     try:
-        cli.main(standalone_mode=False)
+        cli.main(prog_name="keybound", standalone_mode=False)
     except KeyBoundError as error:
         refuse(error.message, error.hint)
     except click.ClickException as error:
