@@ -5,12 +5,9 @@ file cut short, a length it only guesses, samples beyond full scale, an output h
 """
 
 import contextlib
-import mmap
 import os
-import re
 import secrets
 import shutil
-import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,12 +19,12 @@ import soundfile as sf
 import soxr
 
 from keybound.errors import AudioError
+from keybound.headers import WAVES, cut_short, promised_frames
 
 Samples = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 
 MIN_RATE_HZ, MAX_RATE_HZ = 8_000, 192_000
 
-_WAVES = ("WAV", "WAVEX", "RF64")  # three headers of one family, all of them named .wav
 _KNOWN = "wav, flac, ogg, opus and mp3"
 _MAGIC = (b"RIFF", b"RIFX", b"RF64", b"fLaC", b"OggS", b"ID3")
 _PCM_BITS = {"PCM_S8": 8, "PCM_U8": 8, "PCM_16": 16, "PCM_24": 24, "PCM_32": 32}
@@ -81,22 +78,22 @@ def read(path: str | os.PathLike[str]) -> Recording:
         file = sf.SoundFile(path)
     except (sf.SoundFileError, TypeError) as error:  # TypeError: soundfile takes .raw at its word
         if head.startswith(_MAGIC):
-            raise _cut_short(path, "is damaged, cut short or of an unknown codec") from error
+            raise cut_short(path, "is damaged, cut short or of an unknown codec") from error
         hint = f"{_KNOWN} can be read; convert others, for example with ffmpeg"
         raise AudioError(f"{path} is not a recording that can be read", hint=hint) from error
     with file:
-        if file.format not in (*_WAVES, "FLAC", "OGG", "MP3"):
+        if file.format not in (*WAVES, "FLAC", "OGG", "MP3"):
             hint = f"{_KNOWN} are; convert it, for example with ffmpeg"
             raise AudioError(f"{path}: {file.format.lower()} is not supported", hint=hint)
         _check_rate(file.samplerate)
-        promised = _promised_frames(path, file)
+        promised = promised_frames(path, file)
         dtype = "float64" if file.subtype in ("PCM_32", "DOUBLE") else "float32"
         try:
             samples = file.read(dtype=dtype, always_2d=True)  # (frames, channels)
         except sf.SoundFileError as error:  # how a FLAC that ends early shows
-            raise _cut_short(path, "is damaged or cut short") from error
+            raise cut_short(path, "is damaged or cut short") from error
         if len(samples) < promised:
-            raise _cut_short(path, f"is cut short: {len(samples)} of {file.frames} frames")
+            raise cut_short(path, f"is cut short: {len(samples)} of {file.frames} frames")
         _check_content(samples, str(path))
         bitrate_bps = None
         if file.subtype in _PERCEPTUAL:
@@ -228,83 +225,19 @@ def _head(path: Path) -> bytes:
     return head
 
 
-def _cut_short(path: Path, what: str) -> AudioError:
-    return AudioError(f"{path} {what}", hint="get the whole file again, or repair it with ffmpeg")
-
-
-def _promised_frames(path: Path, file: Any) -> int:
-    """Say how many frames must come out; refuse a file that cannot tell, or ends before its end.
-
-    libsndfile reads what is left of a WAV, an Ogg or an MP3 without a word.
-    """
-    whole, promised = True, int(file.frames)
-    with path.open("rb") as raw, mmap.mmap(raw.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        if file.format in _WAVES:
-            whole = _data_chunk_end(data) <= len(data)
-        elif file.format == "OGG":  # the last page is marked when the encoder came to its end
-            page = data[max(0, data.rfind(b"OggS")) :]
-            whole = len(page) > 26 and len(page) >= 27 + page[26] + sum(page[27 : 27 + page[26]])
-            whole = whole and bool(page[5] & 4)
-        elif file.subtype == "MPEG_LAYER_III":
-            promised = _mp3_frames(data, promised, file.samplerate)
-    if not whole:
-        raise _cut_short(path, "is cut short")
-    if not 0 <= promised < 1 << 48:  # libsndfile gives more to a FLAC stream of unknown length
-        hint = "it was written as a stream; let ffmpeg copy it to a file with a header"
-        raise AudioError(f"{path} does not say how long it is", hint=hint)
-    # Encoders of MPEG disagree by one frame on what a header counts.
-    return promised - (1_152 if file.subtype.startswith("MPEG") else 0)
-
-
-def _data_chunk_end(data: mmap.mmap) -> int:
-    order = ">" if data[:4] == b"RIFX" else "<"
-    start, long_size = 12, 0
-    while start + 8 <= len(data):
-        name, size = struct.unpack_from(f"{order}4sI", data, start)
-        start += 8
-        if name == b"ds64":  # RF64 keeps long sizes here: of the file, then of the data
-            (long_size,) = struct.unpack_from("<Q", data, start + 8)
-        if name == b"data":
-            # A program that writes to a pipe promises the most, because it cannot know.
-            unknown = size >= 0xFFFFF000 or 0x7FFFF000 <= size <= 0x80000000
-            return start + int(long_size if unknown else size)
-        start += size + size % 2
-    return 0
-
-
-def _mp3_frames(data: mmap.mmap, frames: int, sample_rate: int) -> int:
-    """Count the frames of an MP3 without a header for its length; -1 if they will not all be read.
-
-    libsndfile then guesses from the size of the first MPEG frame and reads no further than that,
-    which cuts a file of variable rate. At a constant rate (what speech services send) all MPEG
-    frames begin alike but for the padding bit, so they can be counted, and the guess is near.
-    """
-    start = 0
-    if data[:3] == b"ID3":  # its length is in four bytes of seven bits
-        start = 10 + (data[6] << 21 | data[7] << 14 | data[8] << 7 | data[9])
-    first = re.compile(rb"\xff[\xfa\xfb\xf2\xf3\xe2\xe3].", re.DOTALL).search(data, start)
-    if not first or re.search(b"Xing|Info|VBRI", data[first.start() : first.start() + 256]):
-        return frames
-    sync, last = first[0][:2], first[0][2]
-    alike = re.compile(re.escape(sync) + b"[" + re.escape(bytes([last, last ^ 2])) + b"]")
-    each = 1_152 if sample_rate >= 32_000 else 576
-    counted = each * sum(1 for _ in alike.finditer(data))
-    return counted if -each <= frames - counted <= 3 * each + frames / 100 else -1
-
-
 def _kind(path: Path, like: Recording, frames: int, channels: int) -> tuple[str, str]:
     """Choose format and subtype from the extension and the host, if they can hold it."""
     if path.suffix.lower() not in _NEAREST:
         what = f"{path} does not end in the name of a known format"
         raise AudioError(what, hint=f"{_KNOWN} can be written")
     kind, subtype, nearer = _NEAREST[path.suffix.lower()]
-    alike = like.format == kind or (kind == "WAV" and like.format in _WAVES)
+    alike = like.format == kind or (kind == "WAV" and like.format in WAVES)
     # Of MPEG libsndfile reads more than it writes: there only layer III in an MP3 will do.
     if alike and subtype not in ("OPUS", "MPEG_LAYER_III") and like.subtype != "MPEG_LAYER_III":
         kind, subtype = like.format, like.subtype
     subtype = nearer.get(subtype if alike else like.subtype, subtype)
     sample_bytes = _PCM_BITS.get(subtype, 64 if subtype == "DOUBLE" else 32) // 8
-    if kind in _WAVES and frames * channels * sample_bytes > _WAV_LIMIT_BYTES:
+    if kind in WAVES and frames * channels * sample_bytes > _WAV_LIMIT_BYTES:
         kind = "RF64"
     name = "opus" if subtype == "OPUS" else kind.lower()
     if like.sample_rate not in (rates_hz := _RATES_HZ.get(subtype, (like.sample_rate,))):

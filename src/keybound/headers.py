@@ -1,0 +1,78 @@
+"""What the files themselves say of their length: libsndfile passes over a missing end in silence.
+
+Reads headers only, and knows nothing of samples, keys or networks.
+"""
+
+import mmap
+import re
+import struct
+from pathlib import Path
+from typing import Any
+
+from keybound.errors import AudioError
+
+WAVES = ("WAV", "WAVEX", "RF64")  # three headers of one family, all of them named .wav
+
+
+def cut_short(path: Path, what: str) -> AudioError:
+    return AudioError(f"{path} {what}", hint="get the whole file again, or repair it with ffmpeg")
+
+
+def promised_frames(path: Path, file: Any) -> int:
+    """Say how many frames must come out; refuse a file that cannot tell, or ends before its end.
+
+    libsndfile reads what is left of a WAV, an Ogg or an MP3 without a word.
+    """
+    whole, promised = True, int(file.frames)
+    with path.open("rb") as raw, mmap.mmap(raw.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        if file.format in WAVES:
+            whole = _data_chunk_end(data) <= len(data)
+        elif file.format == "OGG":  # the last page is marked when the encoder came to its end
+            page = data[max(0, data.rfind(b"OggS")) :]
+            whole = len(page) > 26 and len(page) >= 27 + page[26] + sum(page[27 : 27 + page[26]])
+            whole = whole and bool(page[5] & 4)
+        elif file.subtype == "MPEG_LAYER_III":
+            promised = _mp3_frames(data, promised, file.samplerate)
+    if not whole:
+        raise cut_short(path, "is cut short")
+    if not 0 <= promised < 1 << 48:  # libsndfile gives more to a FLAC stream of unknown length
+        hint = "it was written as a stream; let ffmpeg copy it to a file with a header"
+        raise AudioError(f"{path} does not say how long it is", hint=hint)
+    # Encoders of MPEG disagree by one frame on what a header counts.
+    return promised - (1_152 if file.subtype.startswith("MPEG") else 0)
+
+
+def _data_chunk_end(data: mmap.mmap) -> int:
+    order = ">" if data[:4] == b"RIFX" else "<"
+    start, long_size = 12, 0
+    while start + 8 <= len(data):
+        name, size = struct.unpack_from(f"{order}4sI", data, start)
+        start += 8
+        if name == b"ds64":  # RF64 keeps long sizes here: of the file, then of the data
+            (long_size,) = struct.unpack_from("<Q", data, start + 8)
+        if name == b"data":
+            # A program that writes to a pipe promises the most, because it cannot know.
+            unknown = size >= 0xFFFFF000 or 0x7FFFF000 <= size <= 0x80000000
+            return start + int(long_size if unknown else size)
+        start += size + size % 2
+    return 0
+
+
+def _mp3_frames(data: mmap.mmap, frames: int, sample_rate: int) -> int:
+    """Count the frames of an MP3 without a header for its length; -1 if they will not all be read.
+
+    libsndfile then guesses from the size of the first MPEG frame and reads no further than that,
+    which cuts a file of variable rate. At a constant rate (what speech services send) all MPEG
+    frames begin alike but for the padding bit, so they can be counted, and the guess is near.
+    """
+    start = 0
+    if data[:3] == b"ID3":  # its length is in four bytes of seven bits
+        start = 10 + (data[6] << 21 | data[7] << 14 | data[8] << 7 | data[9])
+    first = re.compile(rb"\xff[\xfa\xfb\xf2\xf3\xe2\xe3].", re.DOTALL).search(data, start)
+    if not first or re.search(b"Xing|Info|VBRI", data[first.start() : first.start() + 256]):
+        return frames
+    sync, last = first[0][:2], first[0][2]
+    alike = re.compile(re.escape(sync) + b"[" + re.escape(bytes([last, last ^ 2])) + b"]")
+    each = 1_152 if sample_rate >= 32_000 else 576
+    counted = each * sum(1 for _ in alike.finditer(data))
+    return counted if -each <= frames - counted <= 3 * each + frames / 100 else -1
