@@ -238,8 +238,8 @@ def in_families(blocks: Sequence[Block], attacks: Sequence[str]) -> list[tuple[C
     found: list[tuple[Cell, ...] | str] = []
     current = ""
     for attack in attacks:
-        if families.get(attack, "") != current:
-            current = families.get(attack, "")
+        if families.get(attack, "Others") != current:
+            current = families.get(attack, "Others")
             found.append(current)
         found += lines(blocks, [attack])
     return found
