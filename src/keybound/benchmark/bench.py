@@ -13,7 +13,7 @@ from keybound.benchmark import nulls, peers, security, speed
 from keybound.benchmark.methods import Method, keybound
 from keybound.benchmark.protocol import Row, read_clips, secret_of
 from keybound.benchmark.report import write_report
-from keybound.benchmark.run import Make, Plan, identity, mend, read_rows, rounded, run
+from keybound.benchmark.run import Make, Plan, environment, identity, mend, read_rows, rounded, run
 from keybound.errors import KeyBoundError
 
 Bar = Callable[[str], Callable[[int, int], None]]
@@ -47,7 +47,7 @@ def measure(
     made_up = make()
     facts: Row = {"suite": "method", "method": made_up.name, "version": made_up.version}
     facts |= {"rate": made_up.rate, "bits": made_up.bits, "rho": made_up.rho}
-    facts |= {"keyed": made_up.keyed, "threshold": made_up.threshold}
+    facts |= {"keyed": made_up.keyed, "threshold": made_up.threshold, "versions": environment()}
     made = append(path, [facts])
     names: list[str] = []
     for name in suites:

@@ -8,7 +8,7 @@ import contextlib
 import json
 import multiprocessing
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -21,7 +21,6 @@ from keybound.attacks import attack
 from keybound.benchmark import metrics
 from keybound.benchmark.methods import Method, Reading
 from keybound.benchmark.protocol import Clip, Row, Secret, read_clips, rng_of, secret_of
-from keybound.errors import KeyBoundError
 
 DIGITS = 5
 IDENTITY = (
@@ -226,12 +225,3 @@ def environment() -> Row:
         except PackageNotFoundError:
             found[name] = "absent"
     return found
-
-
-def check_attacks(names: Iterable[str]) -> None:
-    """Refuse unknown attacks before hours are spent."""
-    for name in names:
-        if name != "clean":
-            attack(name)
-    if not names:
-        raise KeyBoundError("no attacks to measure")

@@ -159,7 +159,9 @@ def load(path: Path | str) -> Recipe:
     try:
         tree = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise RecipeError(f"cannot read recipe {path}: {error.strerror}") from error
+        raise RecipeError(
+            f"cannot read recipe {path}: {(error.strerror or str(error)).lower()}"
+        ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RecipeError(f"recipe {path} is not TOML: {error}") from error
     return from_tree(tree)
