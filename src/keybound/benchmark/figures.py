@@ -87,14 +87,6 @@ def svg(figure: Figure, salt: str = "keybound") -> bytes:
     return file.getvalue()
 
 
-def png(figure: Figure, dpi: int = 144) -> bytes:
-    """Give a figure as PNG on white."""
-    file = BytesIO()
-    with rc_context(STYLE):
-        figure.savefig(file, format="png", dpi=dpi, facecolor="white", metadata={"Software": None})
-    return file.getvalue()
-
-
 def panels(count: int, height: float = 1.6) -> tuple[Figure, list[Any]]:
     """Give a figure of small panels that share their axes, and as many axes as asked for."""
     columns = min(COLUMNS, count)
