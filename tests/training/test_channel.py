@@ -11,10 +11,11 @@ import torch
 
 from keybound.attacks import neural as attacks_neural
 from keybound.errors import AttackError, RecipeError
-from keybound.training import channel, codecs, losses, neural
+from keybound.training import channel, codecs, losses, neural, resynthesis, twins
 from keybound.training.data import Hosts, Stream, read_folder, splice, stretched
-from keybound.training.nets import HOP, Remover
+from keybound.training.nets import Remover
 from keybound.training.recipe import KINDS, DataSpec
+from keybound.training.spectra import HOP
 
 CPU = torch.device("cpu")
 
@@ -30,10 +31,10 @@ def tools(sources):
     noise = Stream(read_folder(sources.noise, level=False), CPU)
     remover = Remover(width=16, blocks=1)
     made = {"half": halve, "same": torch.tanh}
-    return channel.Tools(torch.Generator(), torch.Generator(), noise, made, remover)
+    return twins.Tools(torch.Generator(), torch.Generator(), noise, made, remover)
 
 
-def hit(name: str, y: torch.Tensor, tools: channel.Tools, seed: int) -> torch.Tensor:
+def hit(name: str, y: torch.Tensor, tools: twins.Tools, seed: int) -> torch.Tensor:
     tools.begin(seed)
     return channel.ATTACKS[name](y, tools)
 
@@ -99,10 +100,10 @@ def test_resampling_loses_highs_only(tools):
 
 def test_griffin_lim_keeps_magnitudes_and_loses_phases(tools, speech):
     tools.begin(0)
-    magnitude = channel.spectrum(speech, 1024).abs()
-    phase = channel.griffin_lim_phase(magnitude, 1024, speech.shape[-1], tools, 12)
-    found = channel.waveform(magnitude * phase, 1024, speech.shape[-1])
-    again = channel.spectrum(found, 1024).abs()
+    magnitude = resynthesis.spectrum(speech, 1024).abs()
+    phase = resynthesis.griffin_lim_phase(magnitude, 1024, speech.shape[-1], tools, 12)
+    found = resynthesis.waveform(magnitude * phase, 1024, speech.shape[-1])
+    again = resynthesis.spectrum(found, 1024).abs()
     assert (again - magnitude).norm() < 0.3 * magnitude.norm()
     assert (found - speech).norm() > 0.5 * speech.norm()
 
@@ -111,7 +112,7 @@ def test_each_neural_codec_serves_once_a_step_then_the_envelope(tools, speech):
     tools.begin(0)
     y = speech[:1]
     with torch.no_grad():
-        first, second, third = (channel.neural(y, tools) for _ in range(3))
+        first, second, third = (resynthesis.neural(y, tools) for _ in range(3))
     assert not torch.equal(first, second)
     assert tools.unused == []
     assert third.shape == y.shape
@@ -251,7 +252,7 @@ def test_lyra_is_the_lyra_of_the_attacks(lyra, speech):
     with torch.no_grad():
         ours = lyra["lyra-6"](clip[None])[0]
     released = torch.from_numpy(attacks_neural.lyra(clip.numpy(), 16000, bitrate_kbps=6.0))
-    ours, released = (channel.spectrum(y[None], 512).abs() for y in (ours, released))
+    ours, released = (resynthesis.spectrum(y[None], 512).abs() for y in (ours, released))
     assert (ours - released).norm() < 0.5 * released.norm()
 
 
@@ -319,7 +320,7 @@ def test_hosts_are_drawn_as_the_recipe_says(sources):
     assert one.shape == (8, 16000)
     assert torch.equal(one, same)
     assert not torch.equal(one, other)
-    assert (20 * torch.log10(channel.rms(one)) < 0).all()
+    assert (20 * torch.log10(twins.rms(one)) < 0).all()
 
 
 def test_pauses_of_hosts_are_known(tmp_path, sources):
@@ -342,7 +343,7 @@ def test_strangers_are_finite_sounds_of_many_kinds(sources):
     assert one.shape == (64, 16000)
     assert torch.equal(one, same)
     assert one.isfinite().all()
-    level = channel.rms(one)[:, 0]
+    level = twins.rms(one)[:, 0]
     assert (level < 10 ** (-9.9 / 20)).all()
     assert 0 < (one == 0).all(-1).sum() < 16  # digital silence among them
 

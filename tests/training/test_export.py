@@ -15,6 +15,7 @@ from keybound.engine import Engine, read_card
 from keybound.errors import ModelError, RecipeError
 from keybound.keys import Key
 from keybound.training import checkpoint, export, nets
+from keybound.training.spectra import HOP
 from keybound.watermark import Watermarker
 
 CPU = torch.device("cpu")
@@ -59,7 +60,7 @@ def load(recipe, weights):
 def test_onnx_equals_torch(exported, speech, blocks):
     recipe, weights, folder = exported
     embedder, detector = load(recipe, halved(weights))
-    x = speech.reshape(1, -1)[:, : blocks * nets.HOP]
+    x = speech.reshape(1, -1)[:, : blocks * HOP]
     code = (torch.rand(1, 12, generator=torch.Generator().manual_seed(blocks)) < 0.5).float()
     sessions = [ort.InferenceSession(folder / f) for f in FILES]
     with torch.no_grad():
@@ -114,8 +115,8 @@ def test_the_card_tells_the_truth(exported):
 def changed_blocks(network, x, cut: slice) -> torch.Tensor:
     """Give the blocks of a result that change when the network sees only a part of the input."""
     with torch.no_grad():
-        whole, part = network(x), network(x[:, cut.start * nets.HOP : cut.stop * nets.HOP])
-    size = whole.shape[-1] // (x.shape[-1] // nets.HOP)
+        whole, part = network(x), network(x[:, cut.start * HOP : cut.stop * HOP])
+    size = whole.shape[-1] // (x.shape[-1] // HOP)
     change = (whole[..., cut.start * size : cut.stop * size] - part).abs()
     change = change.reshape(-1, cut.stop - cut.start, size).amax((0, 2))
     return (change > 1e-5 * whole.abs().max()).nonzero().flatten()
@@ -125,7 +126,7 @@ def test_the_contexts_on_the_card_are_enough(exported):
     recipe, weights, folder = exported
     embedder, detector = load(recipe, weights)
     card = read_card(folder)
-    x = 0.1 * torch.randn(1, 200 * nets.HOP, generator=torch.Generator().manual_seed(0))
+    x = 0.1 * torch.randn(1, 200 * HOP, generator=torch.Generator().manual_seed(0))
     code = torch.ones(1, 12)
     cases = [(lambda y: embedder(y, code), card.embed_context)]
     cases += [(lambda y: detector(y)[0], card.detect_context)]

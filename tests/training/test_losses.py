@@ -98,21 +98,34 @@ def test_snr_is_in_decibels(speech):
 def test_the_ear_hears_nothing_of_nothing_and_more_of_more(speech):
     hearing = losses.Hearing()
     noise = torch.randn(speech.shape, generator=torch.Generator().manual_seed(0))
-    stft, wave, mel, masking, snr, gain = hearing(speech, speech.clone())
+    stft, wave, mel, masking, clear, snr, gain = hearing(speech, speech.clone())
     assert max(map(float, (stft, wave, mel, masking))) < 1e-3
+    assert (clear > 0.9999).all()
     assert (snr > 60).all()
     assert (gain < 0.01).all()
     quiet, loud = (hearing(speech, speech + level * noise) for level in (1e-3, 1e-2))
     for i in range(4):
         assert quiet[i] < loud[i]
     assert (quiet[4] > loud[4]).all()
-    assert (quiet[5] < loud[5]).all()
+    assert (quiet[5] > loud[5]).all()
+    assert (quiet[6] < loud[6]).all()
+
+
+def test_intelligibility_is_near_what_pystoi_measures(speech):
+    pystoi = pytest.importorskip("pystoi")
+    generator = torch.Generator().manual_seed(0)
+    noisy = speech + 0.3 * speech.std(-1, keepdim=True) * torch.randn(
+        speech.shape, generator=generator
+    )
+    found = losses.Hearing()(speech, noisy)[4]
+    for clip, other, value in zip(speech.numpy(), noisy.numpy(), found.tolist(), strict=True):
+        assert value == pytest.approx(pystoi.stoi(clip, other, 16000), abs=0.05)
 
 
 def test_gains_are_measured_in_decibels_and_levels_do_not_matter(speech):
     hearing = losses.Hearing()
     decibel = 10 ** (2 / 20)
-    assert hearing(speech, decibel * speech)[5] == pytest.approx([2.0] * 4, abs=0.01)
+    assert hearing(speech, decibel * speech)[6] == pytest.approx([2.0] * 4, abs=0.01)
     one, other = hearing(speech, 1.1 * speech), hearing(0.1 * speech, 0.11 * speech)
     for a, b in zip(one, other, strict=True):
         assert torch.allclose(a, b, rtol=1e-2, atol=1e-4)

@@ -7,8 +7,8 @@ import torch
 
 from keybound.errors import RecipeError
 from keybound.training import losses, nets
-from keybound.training.nets import HOP, RATE, LogMel, Spectrum, mel_bank, to_blocks
 from keybound.training.recipe import ModelSpec
+from keybound.training.spectra import HOP, RATE, LogMel, Spectrum, mel_bank, to_blocks
 
 NARROW = ModelSpec(width=16, expansion=2)  # all blocks of the released model
 SMALL = {
@@ -183,3 +183,11 @@ def test_the_remover_gives_audio_of_the_same_shape(speech):
     found = nets.Remover(width=16, blocks=1)(speech)
     assert found.shape == speech.shape
     assert (found - speech).norm() < 0.3 * speech.norm()  # untrained, it changes little
+
+
+@pytest.mark.parametrize("sides", [(6, 0), (5, 1), (2, 2), (1, 1)])
+def test_a_block_is_the_same_with_its_channels_last(sides):
+    block = nets.Block(32, 3, *sides)
+    x = torch.randn(3, 32, 20)
+    rows = block.rows(x.transpose(1, 2), nets.block_rows)
+    assert torch.allclose(rows.transpose(1, 2), block(x), atol=1e-5)

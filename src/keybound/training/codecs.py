@@ -1,11 +1,14 @@
-"""Real codecs beside training: encoded on the CPU in threads while the device goes on.
+"""Real codecs beside training: encoded on the CPU while the device goes on.
 
 A request sends marked and unmarked clips through MP3, Opus or Vorbis and gives what the codec
 changed. Training adds that change to the same clips marked anew some steps later, which is the
 straight-through gradient with a slightly stale residual: nobody waits for an encoder.
 """
 
-from concurrent.futures import Future, ThreadPoolExecutor
+import multiprocessing
+import os
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -13,7 +16,7 @@ import torch
 from torch import Tensor
 
 from keybound.attacks import ATTACKS
-from keybound.training.nets import RATE
+from keybound.training.spectra import RATE
 
 KINDS = (  # name, strength from, to: kbps, kbps, quality
     ("mp3", 20.0, 64.0),
@@ -33,24 +36,38 @@ def encode(samples: np.ndarray, *seeds: int) -> np.ndarray:
     return attack.apply(scaled, RATE, parameters) * peak
 
 
+def workers(device: torch.device) -> Executor:
+    """Start those who encode: processes beside a GPU, since threads hold up who launches kernels.
+
+    Without a GPU there is nobody to hold up.
+    """
+    if device.type == "cpu":
+        return ThreadPoolExecutor(max_workers=2)
+    count = max(2, (os.cpu_count() or 4) - 3)
+    return ProcessPoolExecutor(count, multiprocessing.get_context("spawn"))
+
+
 class Request:
     """Clips on their way through the codecs."""
 
-    def __init__(self, pool: ThreadPoolExecutor, clips: Tensor, *seeds: int) -> None:
+    def __init__(self, pool: Executor, clips: Tensor, *seeds: int) -> None:
         self.clips = clips.detach().to("cpu", non_blocking=True)
         ready = torch.cuda.Event() if clips.is_cuda else None
         if ready is not None:
             ready.record()
-        self.seeds = seeds
-        self.done: Future[list[np.ndarray]] = pool.submit(self.run, pool, ready)
+        self.jobs: list[Future[np.ndarray]] = []
+        self.thread = Thread(target=self.submit, args=(pool, ready, seeds))
+        self.thread.start()
 
-    def run(self, pool: ThreadPoolExecutor, ready: Any) -> list[np.ndarray]:
+    def submit(self, pool: Executor, ready: Any, seeds: tuple[int, ...]) -> None:
+        """Hand the clips out as soon as the device has given them."""
         if ready is not None:
             ready.synchronize()
         clips = self.clips.float().numpy()
-        jobs = [pool.submit(encode, clip, *self.seeds, i) for i, clip in enumerate(clips)]
-        return [job.result() for job in jobs]
+        self.jobs = [pool.submit(encode, clip, *seeds, i) for i, clip in enumerate(clips)]
 
     def residual(self) -> Tensor:
         """Wait for the codecs and give what they changed, on the CPU: (clips, samples)."""
-        return torch.from_numpy(np.stack(self.done.result())).float() - self.clips.float()
+        self.thread.join()
+        coded = np.stack([job.result() for job in self.jobs])
+        return torch.from_numpy(coded).float() - self.clips.float()

@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from keybound.errors import RecipeError
-from keybound.training.nets import HOP, RATE
 from keybound.training.recipe import DataSpec
+from keybound.training.spectra import HOP, RATE
 
 ENDINGS = (".flac", ".wav", ".ogg")
 PAUSE_DB = -30.0  # a fifth of a second this far under its recording is a pause

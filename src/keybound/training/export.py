@@ -28,6 +28,7 @@ from keybound.engine import CARD_VERSION, read_card
 from keybound.errors import ModelError
 from keybound.training import nets
 from keybound.training.recipe import Recipe, from_tree, to_tree
+from keybound.training.spectra import HOP, RATE
 
 TOLERANCE = 2e-4  # of the largest value: what summing in another order may change
 RHO = 2  # the paper's tolerance for 16 bits
@@ -47,7 +48,7 @@ def export(
         part = {k.removeprefix(name): v for k, v in weights.items() if k.startswith(name)}
         net.load_state_dict({k: v.half() if v.numel() > LARGE else v for k, v in part.items()})
         net.eval()
-    x = 0.1 * torch.randn(1, 100 * nets.HOP)
+    x = 0.1 * torch.randn(1, 100 * HOP)
     code = torch.randint(0, 2, (1, recipe.model.bits)).float()
     models = {
         "embedder.onnx": _convert(embedder, (x, code), ["carrier"]),
@@ -67,8 +68,8 @@ def export(
     card = {
         "version": CARD_VERSION,
         "name": recipe.name,
-        "rate": nets.RATE,
-        "hop": nets.HOP,
+        "rate": RATE,
+        "hop": HOP,
         "bits": recipe.model.bits,
         "rho": RHO,
         "thresholds": {"pooled": 0.5, "clean": 0.5},
@@ -118,18 +119,18 @@ def _tensors(models: dict[str, bytes]) -> dict[str, Tensor]:
 def reach(network: Any) -> list[int]:
     """Measure how many blocks before and after a block can change what a network gives for it."""
     blocks = 300
-    x = (0.1 * torch.randn(1, blocks * nets.HOP)).requires_grad_()
+    x = (0.1 * torch.randn(1, blocks * HOP)).requires_grad_()
     out = network(x)
     middle = out[..., out.shape[-1] // 2 : out.shape[-1] // 2 + max(1, out.shape[-1] // blocks)]
     (slope,) = torch.autograd.grad(middle.abs().sum(), x)
-    touched = slope[0].nonzero().flatten() // nets.HOP
+    touched = slope[0].nonzero().flatten() // HOP
     # One block more on either side: windows are zero at their ends, so the last sample may hide.
     return [blocks // 2 - int(touched.min()) + 1, int(touched.max()) - blocks // 2 + 1]
 
 
 def _convert(net: nn.Module, inputs: tuple[Tensor, ...], outputs: list[str]) -> bytes:
     """Give a network as ONNX, for audio of any whole number of blocks."""
-    length = nets.HOP * torch.export.Dim("blocks", min=2)
+    length = HOP * torch.export.Dim("blocks", min=2)
     names = ["x", "code"][: len(inputs)]
     shapes = ({1: length}, None)[: len(inputs)]
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
@@ -166,7 +167,7 @@ def _compare(net: nn.Module, inputs: tuple[Tensor, ...], model: bytes, name: str
     """Refuse an exported network that disagrees with torch, at several lengths and levels."""
     session = ort.InferenceSession(model, providers=["CPUExecutionProvider"])
     for blocks, level in ((2, 0.1), (17, 0.1), (100, 0.1), (50, 1e-4), (50, 0.0)):
-        x = level * torch.randn(1, blocks * nets.HOP)
+        x = level * torch.randn(1, blocks * HOP)
         with torch.no_grad():
             wanted = net(x, *inputs[1:])
         feeds = dict(zip(("x", "code"), (v.numpy() for v in (x, *inputs[1:])), strict=False))

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from keybound.training.nets import RATE, mel_bank
 from keybound.training.recipe import LossSpec
+from keybound.training.spectra import RATE, mel_bank
 
 
 def pool(presence: Tensor, logits: Tensor) -> Tensor:
@@ -39,18 +39,22 @@ class Hearing(nn.Module):
     """What the mark costs the ear: one pass over a few spectra of host and marked audio.
 
     Gives, as scalars: the multi-resolution STFT distance, the waveform L1, the mel distance, the
-    carrier above the masking threshold; then per clip the SNR in dB and the rms gain in dB over
-    audible bins. Levels are relative to the clip, so quiet hosts count as much as loud ones.
+    carrier above the masking threshold; then per clip the intelligibility left, the SNR in dB and
+    the rms gain in dB over audible bins. Levels are relative to the clip, so quiet hosts count as
+    much as loud ones.
     """
 
     RESOLUTIONS = (256, 512, 1024, 2048)
     AUDIBLE_DB = 45.0  # a bin this far under the clip's peak is not heard beside it
     MASKING_OFFSET_DB = 10.0  # threshold under the spread host: between tone and noise maskers
+    SEGMENT = 48  # frames of 8 ms: STOI's 384 ms
     mel: Tensor
     spread: Tensor
+    thirds: Tensor
 
     def __init__(self) -> None:
         super().__init__()
+        self.register_buffer("thirds", third_octaves(257), persistent=False)
         for size in self.RESOLUTIONS:
             self.register_buffer(f"window_{size}", torch.hann_window(size), persistent=False)
         self.register_buffer("mel", mel_bank(80, 513), persistent=False)
@@ -81,10 +85,11 @@ class Hearing(nn.Module):
                 decibel = (20 / math.log(10)) * torch.log(Y / X)
                 square = (decibel.square() * audible).sum((1, 2)) / audible.sum((1, 2))
                 gain_db = torch.sqrt(square + 1e-6)
+                clear = self.intelligibility(X, Y)
             if size == 1024:
                 mel_loss, masking = self.masked(X, Y, self.magnitude(y - x, size))
         stft = torch.stack(terms).mean()
-        return stft, (y - x).abs().mean(), mel_loss, masking, snr_db(x, y - x), gain_db
+        return stft, (y - x).abs().mean(), mel_loss, masking, clear, snr_db(x, y - x), gain_db
 
     def masked(self, X: Tensor, Y: Tensor, C: Tensor) -> tuple[Tensor, Tensor]:
         """Give the mel distance and the mean excess of the carrier over the masked threshold."""
@@ -94,6 +99,26 @@ class Hearing(nn.Module):
         threshold = self.spread @ host * 10 ** (-self.MASKING_OFFSET_DB / 10) + floor
         excess = torch.log((self.mel @ C.square() + floor) / threshold)
         return 0.5 * mel, F.relu(excess).mean()
+
+    def intelligibility(self, X: Tensor, Y: Tensor) -> Tensor:
+        """Give STOI's measure of each clip: how envelopes of third octaves keep their shape."""
+        x, y = (
+            torch.sqrt(self.thirds @ v.square() + 1e-6).unfold(-1, self.SEGMENT, 4) for v in (X, Y)
+        )  # (batch, bands, segments, SEGMENT)
+        level = torch.sqrt(x.square().sum(-1, True) / y.square().sum(-1, True))
+        y = torch.minimum(y * level, x * (1 + 10 ** (15 / 20)))
+        x, y = x - x.mean(-1, keepdim=True), y - y.mean(-1, keepdim=True)
+        size = torch.sqrt((x.square().sum(-1) + 1e-5) * (y.square().sum(-1) + 1e-5))
+        alike = ((x * y).sum(-1) + 1e-5) / size
+        return alike.mean((1, 2))
+
+
+def third_octaves(bins: int) -> Tensor:
+    """Give STOI's fifteen bands from 150 Hz as sums of bins: (bands, bins)."""
+    hz = torch.linspace(0, RATE / 2, bins)
+    centre = 150 * 2 ** (torch.arange(15) / 3)
+    low, high = centre * 2 ** (-1 / 6), centre * 2 ** (1 / 6)
+    return ((hz[None] >= low[:, None]) & (hz[None] < high[:, None])).float()
 
 
 def objective(

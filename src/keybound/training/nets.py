@@ -1,13 +1,14 @@
-"""The networks: host analysis, two generators, the detector, the in-loop remover.
+"""The networks: the spectral embedder, the detector, the in-loop remover.
 
 All of them see a finite stretch of audio around each sample and no statistic of the whole clip,
 so a file processed in chunks equals the file processed whole. Nothing here knows keys.
 
-Time is cut into blocks of HOP samples; an analysis window spans two blocks. Shapes: a waveform is
-(batch, samples), its length a multiple of HOP; features are (batch, channels, frames).
+Shapes: a waveform is (batch, samples), its length a multiple of HOP; features are
+(batch, channels, frames).
 """
 
-import math
+from collections.abc import Callable
+from functools import cache
 from typing import cast
 
 import torch
@@ -16,98 +17,8 @@ from torch import Tensor, nn
 
 from keybound.errors import RecipeError
 from keybound.training.recipe import ModelSpec
-
-RATE = 16000
-HOP = 320  # 20 ms
-WINDOW = 2 * HOP
-BINS = HOP + 1
-MELS = 80
-POWER_SCALE = 1e6  # brings powers to where the floor is no tiny constant: exporters drop those
-POWER_FLOOR = 1e-3  # of a scaled mel band: about 30 dB under one step of 16-bit audio
-PRESENCE_LIMIT = 5.0  # a bounded presence logit keeps the softmax pool from resting on one frame
-
-
-def mel_bank(bands: int, bins: int, rate: int = RATE) -> Tensor:
-    """Give triangular mel filters of unit sum per bin: (bands, bins).
-
-    The outer filters are flat to the edges, so gains spread by the transpose reach every bin.
-    """
-    mel = torch.linspace(0, rate / 2, bins, dtype=torch.float64)
-    mel = 2595 * torch.log10(1 + mel / 700)
-    centre = torch.linspace(0, float(mel[-1]), bands + 2, dtype=torch.float64)[1:-1]
-    place = (mel - centre[0]) / (centre[1] - centre[0])  # in units of bands
-    place = place.clamp(0, bands - 1)
-    bank = 1 - (place[None] - torch.arange(bands, dtype=torch.float64)[:, None]).abs()
-    return bank.clamp(min=0).float()
-
-
-class Spectrum(nn.Module):
-    """Short-time spectrum with a square-root Hann window over two blocks, and its inverse.
-
-    Phases refer to the middle of the window, so the real part needs only the part of the frame
-    that is even about its middle, the imaginary part the odd one: half the multiplications of a
-    plain transform, which matters because this product is a fair share of the whole cost.
-    """
-
-    cosine: Tensor
-    sine: Tensor
-    weight: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        n = torch.arange(HOP, dtype=torch.float64)  # samples after the middle of the window
-        window = torch.cos(math.pi * n / WINDOW)  # sqrt of a periodic Hann window
-        phase = 2 * math.pi * torch.arange(BINS, dtype=torch.float64)[:, None] * n / WINDOW
-        self.register_buffer("cosine", (window * phase.cos()).float(), persistent=False)
-        self.register_buffer("sine", (-window * phase.sin()).float(), persistent=False)
-        weight = torch.full((BINS, 1), 2 / WINDOW)  # bins other than the outer two stand for two
-        weight[0] = weight[-1] = 1 / WINDOW
-        self.register_buffer("weight", weight, persistent=False)
-
-    def forward(self, blocks: Tensor) -> tuple[Tensor, Tensor]:
-        """Give real and imaginary parts (batch, BINS, frames) of blocks (batch, HOP, frames + 1).
-
-        Sample HOP - n before the middle pairs with sample HOP + n after it; the window is zero
-        on the first sample of a frame, which has no partner.
-        """
-        before = F.pad(blocks[:, 1:, :-1].flip(1), (0, 0, 1, 0))  # (batch, HOP, frames)
-        after = blocks[:, :, 1:]
-        return self.cosine @ (after + before), self.sine @ (after - before)
-
-    def inverse(self, real: Tensor, imag: Tensor) -> Tensor:
-        """Overlap-add frames back to blocks: (batch, BINS, frames) to (batch, HOP, frames - 1)."""
-        even = self.cosine.T @ (real * self.weight)  # (batch, HOP, frames)
-        odd = self.sine.T @ (imag * self.weight)
-        before = F.pad((even - odd)[:, 1:].flip(1), (0, 0, 1, 0))
-        return (even + odd)[:, :, :-1] + before[:, :, 1:]
-
-
-def to_blocks(x: Tensor, left: int, right: int) -> Tensor:
-    """Pad a waveform with zeros and cut it into blocks: (batch, HOP, blocks)."""
-    padded = F.pad(x, (left, right))
-    return padded.reshape(x.shape[0], -1, HOP).transpose(1, 2)
-
-
-class LogMel(nn.Module):
-    """Phase-free log-mel features relative to the local level. Nothing in it is learned."""
-
-    bank: Tensor
-    level_kernel: Tensor
-
-    def __init__(self, past: int, future: int) -> None:
-        super().__init__()
-        self.past, self.future = past, future
-        self.register_buffer("bank", POWER_SCALE * mel_bank(MELS, BINS), persistent=False)
-        span = past + 1 + future
-        self.register_buffer("level_kernel", torch.full((1, 1, span), 1 / span), persistent=False)
-
-    def forward(self, real: Tensor, imag: Tensor) -> Tensor:
-        mel = self.bank @ (real * real + imag * imag) + POWER_FLOOR  # (batch, MELS, frames)
-        power = mel.mean(1, keepdim=True)
-        level = F.conv1d(
-            F.pad(power, (self.past, self.future), mode="replicate"), self.level_kernel
-        )
-        return 0.5 * (mel.log() - level.log())  # nepers of amplitude
+from keybound.training.seanet import PRESENCE_LIMIT, AdditiveEmbedder, SeanetDetector
+from keybound.training.spectra import BINS, HOP, MELS, LogMel, Spectrum, mel_bank, to_blocks
 
 
 class Block(nn.Module):
@@ -126,6 +37,53 @@ class Block(nn.Module):
         h = h * torch.rsqrt((h * h).mean(1, keepdim=True) + 1e-5)  # its gain folds into expand
         h = self.contract(F.silu(self.expand(h)))
         return x + self.scale * h
+
+    def rows(self, x: Tensor, compute: Callable[..., Tensor]) -> Tensor:
+        """Do the same on (batch, frames, width), where no convolution is left, by `block_rows`."""
+        return compute(
+            x, self.pad, self.depthwise.weight[:, 0].T, cast(Tensor, self.depthwise.bias),
+            self.expand.weight[..., 0], cast(Tensor, self.expand.bias),
+            self.contract.weight[..., 0], cast(Tensor, self.contract.bias), self.scale[:, 0],
+        )  # fmt: skip
+
+
+def block_rows(
+    x: Tensor,
+    pad: tuple[int, int],
+    taps: Tensor,
+    shift: Tensor,
+    expand: Tensor,
+    expand_bias: Tensor,
+    contract: Tensor,
+    contract_bias: Tensor,
+    scale: Tensor,
+) -> Tensor:
+    """Compute a block with the channels last; a free function, so that it is compiled but once."""
+    frames = x.shape[1]
+    padded = F.pad(x, (0, 0, *pad))
+    h = shift + sum(padded[:, k : k + frames] * taps[k] for k in range(len(taps)))
+    h = h * torch.rsqrt((h * h).mean(2, keepdim=True) + 1e-5)
+    h = F.linear(F.silu(F.linear(h, expand, expand_bias)), contract, contract_bias)
+    return x + scale * h
+
+
+@cache
+def compiled_rows() -> Callable[..., Tensor]:
+    """Give `block_rows` with its small operations fused, which are what a GPU spends time on."""
+    torch._dynamo.config.recompile_limit = 64  # one for each shape and padding
+    return torch.compile(block_rows, dynamic=False)
+
+
+class Stack(nn.Sequential):
+    """Blocks one after the other, on a GPU fused and with the channels last."""
+
+    def forward(self, x: Tensor) -> Tensor:  # (batch, width, frames)
+        if not x.is_cuda:
+            return cast(Tensor, super().forward(x))
+        rows = x.transpose(1, 2).float()
+        for block in self:
+            rows = cast(Block, block).rows(rows, compiled_rows())
+        return rows.transpose(1, 2)
 
 
 class SpectralEmbedder(nn.Module):
@@ -148,10 +106,10 @@ class SpectralEmbedder(nn.Module):
         ahead = [1] * self.lookahead + [0] * (blocks - self.lookahead)
         made = [Block(spec.width, spec.expansion, 6 - f, f) for f in ahead]
         self.project = nn.Conv1d(MELS, spec.width, 1)
-        self.analysis = nn.Sequential(*made[: spec.analysis_blocks])
+        self.analysis = Stack(*made[: spec.analysis_blocks])
         self.film = nn.Conv1d(spec.width, 2 * spec.width, 1)
         self.project_code = nn.Linear(spec.bits, spec.width)
-        self.synthesis = nn.Sequential(*made[spec.analysis_blocks :])
+        self.synthesis = Stack(*made[spec.analysis_blocks :])
         self.out = nn.Conv1d(spec.width, spec.bands, 1)
         nn.init.normal_(self.out.weight, std=0.02)
         nn.init.zeros_(cast(Tensor, self.out.bias))
@@ -177,78 +135,6 @@ class SpectralEmbedder(nn.Module):
         with torch.autocast(x.device.type, enabled=False):
             blocks = self.spectrum.inverse(real * change.float(), imag * change.float())
             return blocks.transpose(1, 2).reshape(x.shape[0], -1)
-
-
-STRIDES = (8, 5, 4, 2)  # 320 samples a latent frame
-
-
-class Residual(nn.Module):
-    """SEANet's residual unit: two convolutions, the first dilated, around a skip."""
-
-    def __init__(self, width: int, dilation: int) -> None:
-        super().__init__()
-        self.first = nn.Conv1d(width, width // 2, 3, dilation=dilation, padding=dilation)
-        self.second = nn.Conv1d(width // 2, width, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x + self.second(F.elu(self.first(F.elu(x))))
-
-
-def seanet_encoder(channels: int, latent: int) -> nn.Sequential:
-    """Build SEANet's downsampling path: (batch, 1, samples) to (batch, latent, frames)."""
-    layers: list[nn.Module] = [nn.Conv1d(1, channels, 7, padding=3)]
-    for stride in reversed(STRIDES):
-        layers += [Residual(channels, 1), nn.ELU()]
-        pad = (stride + 1) // 2
-        layers += [nn.Conv1d(channels, 2 * channels, 2 * stride, stride, padding=pad)]
-        channels *= 2
-    layers += [nn.ELU(), nn.Conv1d(channels, latent, 7, padding=3)]
-    return nn.Sequential(*layers)
-
-
-def seanet_decoder(channels: int, latent: int) -> nn.Sequential:
-    """Build SEANet's upsampling path: (batch, latent, frames) to (batch, 1, samples)."""
-    channels *= 2 ** len(STRIDES)
-    layers: list[nn.Module] = [nn.Conv1d(latent, channels, 7, padding=3)]
-    for stride in STRIDES:
-        pad, odd = (stride + 1) // 2, stride % 2
-        up = nn.ConvTranspose1d(
-            channels, channels // 2, 2 * stride, stride, padding=pad, output_padding=odd
-        )
-        channels //= 2
-        layers += [nn.ELU(), up, Residual(channels, 1)]
-    layers += [nn.ELU(), nn.Conv1d(channels, 1, 7, padding=3)]
-    return nn.Sequential(*layers)
-
-
-class AdditiveEmbedder(nn.Module):
-    """The paper's generator: FiLM of the projected code by C(x), SEANet synthesis of a waveform."""
-
-    def __init__(self, spec: ModelSpec) -> None:
-        super().__init__()
-        self.scale = spec.carrier_scale
-        self.anchor = spec.anchor
-        self.spectrum = Spectrum()
-        self.features = LogMel(past=24, future=0)
-        self.project = nn.Sequential(
-            nn.Conv1d(MELS, spec.latent, 3, padding=1),
-            nn.ELU(),
-            nn.Conv1d(spec.latent, spec.latent, 1),
-        )
-        self.film = nn.Conv1d(spec.latent, 2 * spec.latent, 1)
-        self.project_code = nn.Linear(spec.bits, spec.latent)
-        self.synthesis = seanet_decoder(16, spec.latent)
-
-    def forward(self, x: Tensor, code: Tensor) -> Tensor:
-        with torch.autocast(x.device.type, enabled=False):
-            real, imag = self.spectrum(to_blocks(x, HOP // 2, HOP // 2))
-            features = self.features(real, imag)
-        h = self.project(features)
-        if not self.anchor:
-            h = torch.zeros_like(h)
-        scale, shift = self.film(h).chunk(2, dim=1)
-        bits = self.project_code(2 * code - 1)[:, :, None]
-        return self.scale * self.synthesis(scale * bits + shift)[:, 0].float()
 
 
 class Heads(nn.Module):
@@ -289,9 +175,7 @@ class Detector(nn.Module):
             raise RecipeError("too many detector blocks for its context", hint="at most 15")
         wide = min(spare, spec.detector_blocks)  # blocks that see 2 ahead, the others 1
         sides = [2] * wide + [1] * (spec.detector_blocks - wide)
-        self.blocks = nn.Sequential(
-            *[Block(spec.width, spec.detector_expansion, s, s) for s in sides]
-        )
+        self.blocks = Stack(*[Block(spec.width, spec.detector_expansion, s, s) for s in sides])
         self.heads = Heads(spec.width, spec.bits)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -301,21 +185,6 @@ class Detector(nn.Module):
             late = self.spectrum(to_blocks(x, 0, HOP))
             features = torch.cat([self.features(*early), self.features(*late)], 1)
         return cast(tuple[Tensor, Tensor], self.heads(self.blocks(self.project(features))))
-
-
-class SeanetDetector(nn.Module):
-    """The paper's detector: a SEANet encoder on the waveform with two linear heads."""
-
-    def __init__(self, spec: ModelSpec) -> None:
-        super().__init__()
-        self.encoder = seanet_encoder(32, spec.latent)
-        self.logits = nn.Conv1d(spec.latent, spec.bits, 1)
-        self.presence = nn.Conv1d(spec.latent, 1, 1)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        h = F.elu(self.encoder(x[:, None]))
-        raw = self.presence(h)[:, 0].float()
-        return PRESENCE_LIMIT * torch.tanh(raw / PRESENCE_LIMIT), self.logits(h).float()
 
 
 class Remover(nn.Module):
@@ -328,7 +197,7 @@ class Remover(nn.Module):
         self.spectrum = Spectrum()
         self.features = LogMel(past=2, future=2)
         self.project = nn.Conv1d(MELS, width, 1)
-        self.blocks = nn.Sequential(*[Block(width, 2, 3, 3) for _ in range(blocks)])
+        self.blocks = Stack(*[Block(width, 2, 3, 3) for _ in range(blocks)])
         self.out = nn.Conv1d(width, bands, 1)
         nn.init.zeros_(self.out.weight)
         self.register_buffer("bank", mel_bank(bands, BINS), persistent=False)

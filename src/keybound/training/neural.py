@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from keybound.errors import RecipeError
-from keybound.training.nets import HOP
+from keybound.training.spectra import HOP
 
 LYRA_BITS = {"lyra-3.2": 64, "lyra-6": 120, "lyra-9.2": 184}
 

@@ -66,6 +66,8 @@ class LossSpec:
     forgery: float = 1.0
     perceptual: float = 0.5
     masking: float = 1.0
+    clarity: float = 0.0  # on what STOI lacks of its goal, within the perceptual term
+    clarity_goal: float = 0.993
     budget: float = 1.0
     gain_budget: float = 5.0
     snr_db: Ramp = (6.0, 15.0, 0.0, 4000.0)

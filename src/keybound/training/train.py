@@ -9,7 +9,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import Tensor, nn
 
 from keybound.errors import RecipeError
-from keybound.training import channel, losses, nets, neural
+from keybound.training import channel, codecs, losses, neural, twins
 from keybound.training.checkpoint import State, fresh, restore, save
-from keybound.training.codecs import Request
 from keybound.training.data import Hosts, Stream, read_folder, splice
 from keybound.training.graphs import Half, graphed
 from keybound.training.recipe import Recipe, at, group_count, load, plan, rate
+from keybound.training.spectra import HOP
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ class Loop:
     recipe: Recipe
     state: State
     hosts: Hosts
-    tools: channel.Tools
+    tools: twins.Tools
     hearing: Callable[[Tensor, Tensor], tuple[Tensor, ...]]
     embed: Callable[[Tensor, Tensor], Tensor]
     detect: Callable[[Tensor], tuple[Tensor, Tensor]]
-    pool: ThreadPoolExecutor
+    pool: Executor
     accuracy: dict[str, list[Tensor]]
 
 
@@ -57,24 +57,25 @@ def prepare(recipe: Recipe, state: State, sources: Sources, device: torch.device
     """Load the data and record the networks for the shapes that every step uses."""
     noise = Stream(read_folder(sources.noise, level=False), device)
     hosts = Hosts(sources.speech, noise, recipe.data, device)
-    codecs = dict(neural.load_encodec(device))
+    learned = dict(neural.load_encodec(device))
     if sources.lyra is not None:
-        codecs |= neural.load_lyra(sources.lyra, device)
-    n, length = recipe.batch, recipe.data.segment_frames * nets.HOP
+        learned |= neural.load_lyra(sources.lyra, device)
+    n, length = recipe.batch, recipe.data.segment_frames * HOP
     groups = group_count(recipe)
 
     def blank(clips: int, grad: bool = True) -> Tensor:
         return torch.randn(clips, length, device=device).mul_(0.1).requires_grad_(grad)
 
-    pairs: neural.Codecs = {k: graphed(c, blank(2 * n)) for k, c in codecs.items()}
+    pairs: neural.Codecs = {k: graphed(c, blank(2 * n)) for k, c in learned.items()}
     code = torch.zeros(n * groups, recipe.model.bits, device=device)
     embed = graphed(Half(state.embedder), blank(n * groups, False), code)
     detect = graphed(Half(state.detector), blank(n * (2 * groups + 3)))
-    hearing = graphed(losses.Hearing().to(device), blank(n * groups, False), blank(n * groups))
-    tools = channel.Tools(
+    half = (n * groups + 1) // 2
+    hearing = graphed(losses.Hearing().to(device), blank(half, False), blank(half))
+    tools = twins.Tools(
         torch.Generator(device), torch.Generator(), noise, pairs, remover=state.remover
     )
-    pool = ThreadPoolExecutor(max_workers=24)
+    pool = codecs.workers(device)
     return Loop(recipe, state, hosts, tools, hearing, embed, detect, pool, defaultdict(list))
 
 
@@ -93,13 +94,13 @@ def draw(loop: Loop, count: int) -> tuple[Tensor, Tensor, Tensor]:
     return x, (loop.tools.uniform((count, bits)) < 0.5).float(), voiced.float()
 
 
-def request_codec(loop: Loop, step: int) -> Request:
+def request_codec(loop: Loop, step: int) -> codecs.Request:
     """Mark the hosts of a later step and send them, and their unmarked twins, to the codecs."""
     seeded(loop, step, 1)
     x, code, _ = draw(loop, loop.recipe.batch)
     with torch.no_grad():
         marked = x + Half(loop.state.embedder)(x, code)
-    return Request(loop.pool, torch.cat([marked, x]), loop.recipe.seed, step)
+    return codecs.Request(loop.pool, torch.cat([marked, x]), loop.recipe.seed, step)
 
 
 def train_step(
@@ -142,8 +143,10 @@ def train_step(
     spec = recipe.loss
     terms = losses.objective(spec, presence, logits, target, weight, code)
     terms["forgery"] = terms["forgery"] * at(spec.forgery_ramp, position)
-    stft, wave, mel, masking, snr, gain = loop.hearing(x, marked)
+    # Half the clips say what the mark costs the ear: it varies less than what attacks do.
+    stft, wave, mel, masking, clear, snr, gain = loop.hearing(x[::2], marked[::2])
     heard_mark = stft + wave + 2 * mel + spec.masking * masking
+    heard_mark = heard_mark + spec.clarity * F.relu(spec.clarity_goal - clear).mean()
     terms["hearing"] = spec.perceptual * at(spec.perceptual_ramp, position) * heard_mark
     terms["budget"] = spec.budget * F.relu(at(spec.snr_db, position) - snr).mean()
     if recipe.model.generator == "spectral":
@@ -159,7 +162,7 @@ def train_step(
         hits = ((pooled > 0) == (code > 0.5)) & whole
         for name, hit, of in zip(groups, hits.split(n), whole.split(n), strict=True):
             loop.accuracy[name].append(torch.stack([hit.sum(), of.sum() * code.shape[1]]))
-    extra = {"snr_db": snr.mean(), "gain_db": gain.mean(), "norm": norm}
+    extra = {"snr_db": snr.mean(), "gain_db": gain.mean(), "clarity": clear.mean(), "norm": norm}
     return {k: v.detach() for k, v in (terms | extra).items()}
 
 
@@ -218,7 +221,7 @@ def train(
     out.mkdir(parents=True, exist_ok=True)
     begun, spent = time.monotonic(), state.seconds
     loop = prepare(recipe, state, sources, device)
-    request: Request | None = None
+    request: codecs.Request | None = None
     sums: dict[str, list[Tensor]] = defaultdict(list)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     bar = Progress(*columns, console=Console(stderr=True))
@@ -253,7 +256,7 @@ def train(
     return state
 
 
-def keep(state: State, request: Request | None) -> None:
+def keep(state: State, request: codecs.Request | None) -> None:
     """Wait for the codecs under way and hold what they changed, for its step or a checkpoint."""
     if request is not None:
         state.residual = request.residual()
@@ -276,7 +279,7 @@ def report(loop: Loop, sums: dict[str, list[Tensor]], state: State) -> dict[str,
 
 def describe(line: dict[str, Any]) -> str:
     """Say a report in one short line."""
-    shown = ("message", "presence", "clip", "forgery", "hearing", "snr_db")
+    shown = ("message", "presence", "clip", "forgery", "hearing", "snr_db", "clarity")
     parts = [f"{k} {line[k]:.3f}" for k in shown if line[k] is not None]
     return f"step {line['step']} " + " ".join(parts)
 
