@@ -1,0 +1,212 @@
+"""How a batch is spread: over processes of this machine, or over Ray. Knows no manifest.
+
+An engine takes a job and its tasks and gives the entry of each task as it ends. It takes a task
+only when it is about to start it, and outlives the death of a worker.
+"""
+
+import contextlib
+import json
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from keybound.errors import CorpusError, KeyBoundError
+from keybound.journal import Row
+from keybound.worker import Job, Task, Worker, in_words
+
+Stop = Callable[[], bool]
+TRIES = 2  # a task whose worker died is given to one other
+BLOCK_TASKS = 16  # that Ray hands out, and hears of, at a time
+RAY_RETRIES = 5  # of a block whose actor died: a cluster of borrowed machines loses some
+
+
+def cores() -> int:
+    """Count the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def died(code: int | None) -> Row:
+    """Make the entry of a task that took its worker with it, twice."""
+    how = f"signal {-code}" if code is not None and code < 0 else f"exit status {code}"
+    hint = "too little memory is the usual reason; fewer --jobs need less"
+    row = {"status": "failed", "error": f"the process that worked on it died, {how} ({hint})"}
+    return {"source": None, "size": None, "pid": None, "row": row}
+
+
+class _Hand:
+    """A worker process, the pipe to it, and the task it is on."""
+
+    def __init__(self, job: Job, threads: int) -> None:
+        # A fresh process: a fork would share the threads of ONNX Runtime, which hangs.
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(job, theirs, threads), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.task: Task | None = None
+        self.tries = 0
+
+    def give(self, task: Task, tries: int = 1) -> None:
+        self.task, self.tries = task, tries
+        with contextlib.suppress(OSError):  # it is dead, as its end of the pipe will tell
+            self.pipe.send(task)
+
+    def end(self) -> None:
+        self.pipe.close()
+        self.process.join()
+
+
+def _serve(job: Job, pipe: Connection, threads: int) -> None:
+    """Do tasks from the pipe until it closes."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # the parent decides, and lets files end
+        signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    os.environ.setdefault("KEYBOUND_THREADS", str(threads))
+    worker: Worker | None = None
+    while True:
+        try:
+            task = pipe.recv()
+        except EOFError:
+            return
+        worker = worker or Worker(job)
+        pipe.send(worker(task))
+
+
+def _die_with_parent() -> None:
+    """End at once when the parent was killed: nobody would hear of what is still done."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def processes(
+    job: Job, tasks: Iterable[Task], *, jobs: int, stop: Stop
+) -> Iterator[tuple[str, Row]]:
+    """Do tasks in so many processes of this machine.
+
+    When `stop` says so, no task is started and those under way are brought to their end.
+    """
+    threads = max(1, cores() // jobs)
+    queue = iter(tasks)
+    hands: list[_Hand] = []
+    try:
+        for _ in range(jobs):
+            task = None if stop() else next(queue, None)
+            if task is None:
+                break
+            hands.append(_Hand(job, threads))
+            hands[-1].give(task)
+        while busy := [hand for hand in hands if hand.task is not None]:
+            for pipe in wait([hand.pipe for hand in busy]):
+                hand = next(hand for hand in busy if hand.pipe is pipe)
+                task = hand.task
+                assert task is not None
+                try:
+                    entry = hand.pipe.recv()
+                except (EOFError, OSError):
+                    hand.end()
+                    hands.remove(hand)
+                    tries, code = hand.tries, hand.process.exitcode
+                    hand = _Hand(job, threads)
+                    hands.append(hand)
+                    if tries < TRIES and not stop():
+                        hand.give(task, tries + 1)
+                        continue
+                    entry = died(code)
+                hand.task = None
+                yield task.name, entry
+                if not stop() and (task := next(queue, None)) is not None:
+                    hand.give(task)
+    finally:
+        for hand in hands:
+            if hand.task is not None:  # left in the middle: a second signal, or an error
+                hand.process.kill()
+            hand.end()
+
+
+class _Actor:
+    """A worker as Ray Data wants it: built once for each actor, called with blocks of tasks.
+
+    Tasks and entries travel as text: Arrow would guess a type for each block, and not always the
+    same one.
+    """
+
+    def __init__(self, job: Job) -> None:
+        os.environ.setdefault("KEYBOUND_THREADS", "1")  # Ray gives each actor one core
+        self.worker = Worker(job)
+
+    def __call__(self, block: dict[str, Any]) -> dict[str, list[str]]:
+        tasks = [_unpacked(text) for text in block["task"]]
+        entries = [json.dumps(self.worker(task)) for task in tasks]
+        return {"name": [task.name for task in tasks], "entry": entries}
+
+
+def _packed(task: Task) -> str:
+    return json.dumps(asdict(task) | {"nonce": task.nonce.hex()})
+
+
+def _unpacked(text: str) -> Task:
+    facts = json.loads(text)
+    return Task(**facts | {"nonce": bytes.fromhex(facts["nonce"])})
+
+
+def on_ray(
+    job: Job, tasks: Iterable[Task], *, jobs: int | None, address: str | None, stop: Stop
+) -> Iterator[tuple[str, Row]]:
+    """Do tasks on Ray Data: on the cluster at an address, or on one started here for this.
+
+    An actor that dies is replaced and its block of tasks given out again: outputs it had finished
+    are found and taken as they are.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # tell nobody
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # the new way; else a warning
+    try:
+        import ray
+        import ray.data
+    except ImportError as error:
+        raise CorpusError(f"this needs {error.name}", hint="pip install 'keybound[ray]'") from error
+    where: dict[str, Any] = {"address": address}
+    if address is None:
+        where = {"address": "local", "num_cpus": jobs or cores(), "include_dashboard": False}
+    try:
+        ray.init(**where, logging_level=logging.ERROR, log_to_driver=False)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        what = f"no ray cluster at {address}" if address else "ray cannot be started here"
+        raise CorpusError(f"{what}: {in_words(error)}") from error
+    try:
+        workers = jobs or max(1, int(ray.cluster_resources().get("CPU", 1)))
+        packs = [{"task": _packed(task)} for task in tasks]
+        size = max(1, min(BLOCK_TASKS, len(packs) // (4 * workers)))
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = False
+        context.print_on_execution_start = False
+        made = ray.data.from_items(packs, override_num_blocks=-(-len(packs) // size)).map_batches(
+            _Actor,
+            fn_constructor_args=(job,),
+            batch_size=None,
+            concurrency=min(workers, len(packs)),
+            num_cpus=1,
+            max_task_retries=RAY_RETRIES,
+        )
+        for block in made.iter_batches(batch_size=None, prefetch_batches=0):
+            for name, entry in zip(block["name"], block["entry"], strict=True):
+                yield str(name), json.loads(entry)
+            if stop():
+                return
+    except ray.exceptions.RayError as error:
+        refused = getattr(error, "cause", None)  # what a worker itself raised, such as a bad model
+        if isinstance(refused, KeyBoundError):
+            raise refused from error
+        hint = "what is done is kept; run it again, perhaps with fewer --jobs"
+        raise CorpusError(f"ray gave up: {in_words(error)}", hint=hint) from error
+    finally:
+        ray.shutdown()
