@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from multiprocessing.connection import Connection, wait
@@ -22,8 +23,8 @@ from keybound.worker import Job, Task, Worker, in_words
 
 Stop = Callable[[], bool]
 TRIES = 2  # a task whose worker died is given to one other
+RAY_TRIES = 5  # a cluster of borrowed machines loses workers that did nothing wrong
 BLOCK_TASKS = 16  # that Ray hands out, and hears of, at a time
-RAY_RETRIES = 5  # of a block whose actor died: a cluster of borrowed machines loses some
 
 
 def cores() -> int:
@@ -33,9 +34,8 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def died(code: int | None) -> Row:
-    """Make the entry of a task that took its worker with it, twice."""
-    how = f"signal {-code}" if code is not None and code < 0 else f"exit status {code}"
+def died(how: str) -> Row:
+    """Make the entry of a task that took every worker with it that tried."""
     hint = "too little memory is the usual reason; fewer --jobs need less"
     row = {"status": "failed", "error": f"the process that worked on it died, {how} ({hint})"}
     return {"source": None, "size": None, "pid": None, "row": row}
@@ -121,7 +121,7 @@ def processes(
                     if tries < TRIES and not stop():
                         hand.give(task, tries + 1)
                         continue
-                    entry = died(code)
+                    entry = died(f"signal {-code}" if code and code < 0 else f"status {code}")
                 hand.task = None
                 yield task.name, entry
                 if not stop() and (task := next(queue, None)) is not None:
@@ -133,6 +133,24 @@ def processes(
             hand.end()
 
 
+class _Tries:
+    """Counts for all actors how often a task was begun and not ended.
+
+    Ray gives a block to another actor for as long as actors die of it. A recording that kills
+    whatever reads it must not keep a cluster busy for ever.
+    """
+
+    def __init__(self) -> None:
+        self.count: Counter[str] = Counter()
+
+    def begin(self, name: str) -> int:
+        self.count[name] += 1
+        return self.count[name]
+
+    def end(self, name: str) -> None:
+        self.count.pop(name, None)
+
+
 class _Actor:
     """A worker as Ray Data wants it: built once for each actor, called with blocks of tasks.
 
@@ -140,14 +158,23 @@ class _Actor:
     same one.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, tries: Any) -> None:
         os.environ.setdefault("KEYBOUND_THREADS", "1")  # Ray gives each actor one core
-        self.worker = Worker(job)
+        self.worker, self.tries = Worker(job), tries
 
     def __call__(self, block: dict[str, Any]) -> dict[str, list[str]]:
         tasks = [_unpacked(text) for text in block["task"]]
-        entries = [json.dumps(self.worker(task)) for task in tasks]
+        entries = [json.dumps(self._entry(task)) for task in tasks]
         return {"name": [task.name for task in tasks], "entry": entries}
+
+    def _entry(self, task: Task) -> Row:
+        import ray
+
+        if ray.get(self.tries.begin.remote(task.name)) > RAY_TRIES:
+            return died(f"{RAY_TRIES} times")
+        entry = self.worker(task)
+        ray.get(self.tries.end.remote(task.name))
+        return entry
 
 
 def _packed(task: Task) -> str:
@@ -168,7 +195,7 @@ def on_ray(
     are found and taken as they are.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # tell nobody
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # the new way; else a warning
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # its warnings are not the user's
     try:
         import ray
         import ray.data
@@ -184,18 +211,20 @@ def on_ray(
         raise CorpusError(f"{what}: {in_words(error)}") from error
     try:
         workers = jobs or max(1, int(ray.cluster_resources().get("CPU", 1)))
+        tries = ray.remote(_Tries).options(num_cpus=0, max_restarts=-1).remote()
         packs = [{"task": _packed(task)} for task in tasks]
         size = max(1, min(BLOCK_TASKS, len(packs) // (4 * workers)))
+        logging.getLogger("ray").setLevel(logging.ERROR)
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
         context.print_on_execution_start = False
         made = ray.data.from_items(packs, override_num_blocks=-(-len(packs) // size)).map_batches(
             _Actor,
-            fn_constructor_args=(job,),
+            fn_constructor_args=(job, tries),
             batch_size=None,
-            concurrency=min(workers, len(packs)),
+            compute=ray.data.ActorPoolStrategy(size=min(workers, len(packs))),
             num_cpus=1,
-            max_task_retries=RAY_RETRIES,
         )
         for block in made.iter_batches(batch_size=None, prefetch_batches=0):
             for name, entry in zip(block["name"], block["entry"], strict=True):

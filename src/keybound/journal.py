@@ -131,8 +131,6 @@ class Journal:
             raise CorpusError(f"{self.path} cannot be written: {reason}") from error
         self._lock(self._file)
         self._file.truncate(self._end)
-        if self._end == 0:
-            self._append(self.about)
         return self
 
     def __exit__(
@@ -144,6 +142,8 @@ class Journal:
         if self._file is not None:
             with contextlib.suppress(OSError):
                 os.fsync(self._file.fileno())
+            if self._end == 0:  # refused before any work
+                self.path.unlink()
             self._file.close()
 
     def _lock(self, file: IO[bytes]) -> None:
@@ -170,13 +170,15 @@ class Journal:
 
     def finish(self, name: str, entry: Row) -> None:
         """Note how an input ended: `row` for the results, `source` and `size` for the next run."""
-        line = {"done": name, **entry}
-        self._take(line, self._end)
-        self._append(line)
+        self._append({"done": name, **entry})
 
-    def _append(self, entry: Mapping[str, Any]) -> None:
+    def _append(self, entry: Row) -> None:
         assert self._file is not None
-        line = json.dumps(entry, separators=(",", ":")).encode() + b"\n"
+        line = b""
+        if self._end == 0:
+            line = json.dumps(self.about).encode() + b"\n"
+        self._take(entry, self._end + len(line))
+        line += json.dumps(entry, separators=(",", ":")).encode() + b"\n"
         self._file.write(line)
         self._file.flush()  # to the system: a kill takes only what the process itself holds
         self._end += len(line)

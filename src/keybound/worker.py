@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from keybound import audio, files
+from keybound import audio
 from keybound.errors import CorpusError, KeyBoundError, KeyFileError
 from keybound.journal import COLUMNS, Row, Stamp
 from keybound.keys import Key
@@ -132,6 +132,8 @@ class Worker:
         return row | {"party": (one.name or None) if named else None}
 
     def _embed(self, task: Task) -> Row:
+        from keybound import files  # brings the attacks, hence scipy, which the others do without
+
         assert task.output is not None
         assert task.who is not None
         one = self.job.whose[task.who]
