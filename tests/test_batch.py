@@ -1,6 +1,7 @@
 """Corpora as a user meets them: manifests, runs killed in the middle, rows for what failed."""
 
 import csv
+import importlib.util
 import json
 import os
 import pickle
@@ -646,12 +647,23 @@ def test_results_keep_columns_of_any_type(home: Path) -> None:
 # Ray
 
 
+absent = [name for name in ("ray", "pandas") if importlib.util.find_spec(name) is None]
+
+
+def test_ray_and_pyarrow_are_left_alone_until_asked_for() -> None:
+    program = "import sys, keybound.batch, keybound.corpus, keybound.engines\n"
+    program += "print({'ray', 'pyarrow', 'pandas', 'torch', 'scipy'} & set(sys.modules))"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+@pytest.mark.skipif(bool(absent), reason=f"not installed, see keybound[ray]: {absent}")
 def test_ray_does_the_same_and_outlives_its_workers(
     started: Callable[..., subprocess.Popen[str]],
     home: Path,
     speech: np.ndarray[Any, Any],
 ) -> None:
-    pytest.importorskip("ray.data", reason="ray is not installed: pip install 'keybound[ray]'")
     fill(home / "in", speech, 48)
     (home / "in" / "text.wav").write_text("dear diary")
     book = home / "r.parquet.journal"

@@ -126,6 +126,12 @@ def _batch(
     from keybound import corpus, engines, journal
     from keybound.manifest import absolute, read
 
+    kind = "parquet" if importlib.util.find_spec("pyarrow") else "jsonl"
+    table = Path(results or f"keybound-{verb}.{kind}")
+    path = table.with_name(f"{table.name}.journal")
+    journal.check_results(table, path)
+    about = {"verb": verb, "manifest": absolute(manifest[0])}
+    book = journal.Journal(path, about)
     columns = {"embed": ["out", *CLAIM], "verify": CLAIM, "detect": []}[verb]
     if claims.get("anyone"):
         columns = ["nonce"]
@@ -133,12 +139,6 @@ def _batch(
     if nonce:
         items = [item if item.nonce else replace(item, nonce=nonce) for item in items]
     job, who = _whose(verb, model, items, **claims)
-    kind = "parquet" if importlib.util.find_spec("pyarrow") else "jsonl"
-    table = Path(results or f"keybound-{verb}.{kind}")
-    path = table.with_name(f"{table.name}.journal")
-    journal.check_results(table, path)
-    about = {"verb": verb, "manifest": absolute(manifest[0])}
-    book = journal.Journal(path, about)
     if dry_run:
         _list(items, corpus.plan(job, items, who, book, force=force), as_json)
         return

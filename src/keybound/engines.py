@@ -10,6 +10,7 @@ import logging
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -186,14 +187,9 @@ def _unpacked(text: str) -> Task:
     return Task(**facts | {"nonce": bytes.fromhex(facts["nonce"])})
 
 
-def on_ray(
-    job: Job, tasks: Iterable[Task], *, jobs: int | None, address: str | None, stop: Stop
-) -> Iterator[tuple[str, Row]]:
-    """Do tasks on Ray Data: on the cluster at an address, or on one started here for this.
-
-    An actor that dies is replaced and its block of tasks given out again: outputs it had finished
-    are found and taken as they are.
-    """
+@contextlib.contextmanager
+def _connected(address: str | None, jobs: int | None) -> Iterator[Any]:
+    """Give Ray, joined to a cluster or to one started here; leave it again whatever happens."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # tell nobody
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # its warnings are not the user's
     try:
@@ -209,17 +205,37 @@ def on_ray(
     except (ConnectionError, RuntimeError, ValueError) as error:
         what = f"no ray cluster at {address}" if address else "ray cannot be started here"
         raise CorpusError(f"{what}: {in_words(error)}") from error
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = context.print_on_execution_start = False
     try:
+        with contextlib.redirect_stdout(sys.stderr):  # Ray tells of dead workers among results
+            yield ray
+    except ray.exceptions.RayError as error:
+        cause = getattr(error, "cause", None)  # what a worker itself raised, such as a bad model
+        if isinstance(cause, KeyBoundError):
+            raise cause from error
+        hint = "what is done is kept; run it again, perhaps with fewer --jobs"
+        raise CorpusError(f"ray gave up: {in_words(error)}", hint=hint) from error
+    finally:
+        ray.shutdown()
+
+
+def on_ray(
+    job: Job, tasks: Iterable[Task], *, jobs: int | None, address: str | None, stop: Stop
+) -> Iterator[tuple[str, Row]]:
+    """Do tasks on Ray Data: on the cluster at an address, or on one started here for this.
+
+    An actor that dies is replaced and its block of tasks given out again: outputs it had finished
+    are found and taken as they are. When `stop` says so, what is under way is left.
+    """
+    with _connected(address, jobs) as ray:
         workers = jobs or max(1, int(ray.cluster_resources().get("CPU", 1)))
         tries = ray.remote(_Tries).options(num_cpus=0, max_restarts=-1).remote()
         packs = [{"task": _packed(task)} for task in tasks]
         size = max(1, min(BLOCK_TASKS, len(packs) // (4 * workers)))
-        logging.getLogger("ray").setLevel(logging.ERROR)
-        logging.getLogger("ray.data").setLevel(logging.ERROR)
-        context = ray.data.DataContext.get_current()
-        context.enable_progress_bars = False
-        context.print_on_execution_start = False
-        made = ray.data.from_items(packs, override_num_blocks=-(-len(packs) // size)).map_batches(
+        blocks = ray.data.from_items(packs, override_num_blocks=-(-len(packs) // size))
+        made = blocks.map_batches(
             _Actor,
             fn_constructor_args=(job, tries),
             batch_size=None,
@@ -231,11 +247,3 @@ def on_ray(
                 yield str(name), json.loads(entry)
             if stop():
                 return
-    except ray.exceptions.RayError as error:
-        refused = getattr(error, "cause", None)  # what a worker itself raised, such as a bad model
-        if isinstance(refused, KeyBoundError):
-            raise refused from error
-        hint = "what is done is kept; run it again, perhaps with fewer --jobs"
-        raise CorpusError(f"ray gave up: {in_words(error)}", hint=hint) from error
-    finally:
-        ray.shutdown()
