@@ -43,7 +43,7 @@ manifest = click.argument("manifest", nargs=-1, required=True)
 key_reference = click.option("--key", "key", help="A key file, or env:NAME for a variable.")
 how = options(
     click.option("--results", type=click.Path(), help="The table to write, .parquet or .jsonl."),
-    click.option("--jobs", type=click.IntRange(min=1), help="Processes; one a core if not given."),
+    click.option("--jobs", type=click.IntRange(min=1), help="Cores to use; all if not given."),
     click.option(
         "--engine",
         type=click.Choice(["processes", "ray"]),
@@ -146,9 +146,11 @@ def _batch(
         planned = corpus.plan(job, items, who, book, force=force)
         if before := len(items) - len(planned.tasks):
             say(f"done before: {before} of {len(items)}")
-        workers = max(1, min(jobs or engines.cores(), len(planned.tasks)))
+        # A thread for each process: two in one process take more from two cores than they give.
+        most = jobs or engines.cores()
+        workers = max(1, min(most, len(planned.tasks)))
         with _stopping() as stop, _showing(verb, len(items), before) as ended:
-            spread = partial(engines.processes, jobs=workers, stop=stop)
+            spread = partial(engines.processes, jobs=workers, threads=most // workers, stop=stop)
             if engine == "ray":
                 spread = partial(engines.on_ray, jobs=jobs, address=address, stop=stop)
             if planned.tasks:

@@ -90,13 +90,12 @@ def _die_with_parent() -> None:
 
 
 def processes(
-    job: Job, tasks: Iterable[Task], *, jobs: int, stop: Stop
+    job: Job, tasks: Iterable[Task], *, jobs: int, threads: int, stop: Stop
 ) -> Iterator[tuple[str, Row]]:
-    """Do tasks in so many processes of this machine.
+    """Do tasks in so many processes of this machine, each with so many threads.
 
     When `stop` says so, no task is started and those under way are brought to their end.
     """
-    threads = max(1, cores() // jobs)
     queue = iter(tasks)
     hands: list[_Hand] = []
     try:
