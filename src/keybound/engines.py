@@ -10,6 +10,7 @@ import logging
 import multiprocessing
 import os
 import signal
+import socket
 import sys
 import threading
 from collections import Counter
@@ -25,6 +26,7 @@ from keybound.worker import Job, Task, Worker, in_words
 Stop = Callable[[], bool]
 TRIES = 2  # a task whose worker died is given to one other
 RAY_TRIES = 5  # a cluster of borrowed machines loses workers that did nothing wrong
+KNOCK_S = 10.0
 BLOCK_TASKS = 16  # that Ray hands out, and hears of, at a time
 
 
@@ -186,6 +188,17 @@ def _unpacked(text: str) -> Task:
     return Task(**facts | {"nonce": bytes.fromhex(facts["nonce"])})
 
 
+def _knock(address: str) -> None:
+    """Refuse an address where nobody answers: Ray itself would try for many minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        try:
+            socket.create_connection((host, int(port)), timeout=KNOCK_S).close()
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise CorpusError(f"no ray cluster answers at {address}: {reason}") from error
+
+
 @contextlib.contextmanager
 def _connected(address: str | None, jobs: int | None) -> Iterator[Any]:
     """Give Ray, joined to a cluster or to one started here; leave it again whatever happens."""
@@ -197,13 +210,16 @@ def _connected(address: str | None, jobs: int | None) -> Iterator[Any]:
     except ImportError as error:
         raise CorpusError(f"this needs {error.name}", hint="pip install 'keybound[ray]'") from error
     where: dict[str, Any] = {"address": address}
-    if address is None:
+    if address is not None:
+        _knock(address)
+    else:
         where = {"address": "local", "num_cpus": jobs or cores(), "include_dashboard": False}
     try:
         ray.init(**where, logging_level=logging.ERROR, log_to_driver=False)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        what = f"no ray cluster at {address}" if address else "ray cannot be started here"
-        raise CorpusError(f"{what}: {in_words(error)}") from error
+        what = f"ray cluster {address} refuses" if address else "ray cannot be started here"
+        hint = "its address, its version, its token in RAY_AUTH_TOKEN?" if address else None
+        raise CorpusError(f"{what}: {in_words(error)}", hint=hint) from error
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = context.print_on_execution_start = False
