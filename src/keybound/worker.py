@@ -107,7 +107,7 @@ class Worker:
         """Detect in a file; give the seconds of audio too."""
         heard = audio.read(path)
         found = self.marker.detect(heard.samples, heard.sample_rate)
-        return found, len(heard.samples) / heard.sample_rate
+        return found, _seconds(path) or len(found.frame_presence) * found.frame_s
 
     def _judged(self, found: Detection, one: Whose, task: Task, tries: int = 1) -> Verdict:
         payload = task.payload if task.payload is not None else one.payload
@@ -195,7 +195,8 @@ def _columns(result: Detection | Verdict) -> Row:
     return made
 
 
-def _seconds(path: Path) -> float | None:
+def _seconds(path: str | os.PathLike[str]) -> float | None:
+    """Give the length of a file that soundfile reads."""
     import soundfile
 
     with contextlib.suppress(soundfile.SoundFileError):
