@@ -140,6 +140,7 @@ def test_help_and_version(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert run("--version").out.strip() == importlib.metadata.version("keybound")
     verbs = ["keygen", "party", "embed", "detect", "verify", "attack", "train", "export", "demo"]
+    verbs.append("batch")
     for arguments in ([], ["--help"], ["-h"]):
         shown = run(*arguments)
         assert (shown.code, shown.err) == (0, "")

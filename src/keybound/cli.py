@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keybound import lab, parties
+from keybound import batch, lab, parties
 from keybound.errors import KeyBoundError
 from keybound.keys import Key
 from keybound.parties import NOBODY, claim, party_claim
@@ -226,6 +226,7 @@ def demo(out: str, model: str | None) -> None:
 
 
 cli.add_command(parties.party)
+cli.add_command(batch.batch)
 cli.add_command(lab.train)
 cli.add_command(lab.export)
 cli.add_command(lab.bench)

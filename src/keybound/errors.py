@@ -39,3 +39,7 @@ class AttackError(KeyBoundError):
 
 class RecipeError(KeyBoundError):
     """A training recipe with unknown or impossible entries."""
+
+
+class CorpusError(KeyBoundError):
+    """A manifest, or the results of a batch, that cannot be used."""

@@ -1,0 +1,289 @@
+"""The verbs of `keybound batch`: a whole corpus, over all cores or on Ray."""
+
+import contextlib
+import importlib.util
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from keybound.registry import default_path
+from keybound.terminal import as_json, model, nonce, options, party_name, payload, registry, say
+
+if TYPE_CHECKING:
+    from keybound.corpus import Plan
+    from keybound.journal import Row
+    from keybound.manifest import Item
+    from keybound.worker import Job
+
+CLAIM = ["party", "payload", "nonce"]  # the columns that say whose mark it is
+SHOWN = 10  # failures that are named on the terminal; all are in the results
+QUIET_S = 60.0  # between two messages where there is no terminal
+
+
+@click.group(no_args_is_help=False)
+def batch() -> None:
+    """Mark, detect or verify a whole corpus.
+
+    MANIFEST is a CSV, JSONL or Parquet file with a column path (and, where wanted, out, party,
+    payload, nonce), or a folder, or a glob in quotes. A run that was stopped or killed goes on
+    where it was when it is started again. Exit status 0 if every file was done, 1 if some failed.
+    """
+
+
+manifest = click.argument("manifest", nargs=-1, required=True)
+key_reference = click.option("--key", "key", help="A key file, or env:NAME for a variable.")
+how = options(
+    click.option("--results", type=click.Path(), help="The table to write, .parquet or .jsonl."),
+    click.option("--jobs", type=click.IntRange(min=1), help="Cores to use; all if not given."),
+    click.option(
+        "--engine",
+        type=click.Choice(["processes", "ray"]),
+        default="processes",
+        show_default=True,
+        help="What does the work.",
+    ),
+    click.option("--address", help="With --engine ray: the cluster, if not one started here."),
+    click.option("--dry-run", is_flag=True, help="Only list what would be done."),
+    model,
+    as_json,
+)
+
+
+@batch.command("embed")
+@manifest
+@options(
+    click.option("--out", type=click.Path(), help="Folder for the marked copies."),
+    party_name,
+    key_reference,
+    payload,
+    nonce,
+    click.option("--force", is_flag=True, help="Replace outputs that exist."),
+    registry,
+    how,
+)
+def batch_embed(manifest: tuple[str, ...], out: str | None, force: bool, **rest: Any) -> None:
+    """Mark every recording of MANIFEST.
+
+    Copies go to the folder --out, in folders like their own, or where a column out says.
+    """
+    _batch("embed", manifest, out=out, force=force, **rest)
+
+
+@batch.command("detect")
+@manifest
+@how
+def batch_detect(manifest: tuple[str, ...], **rest: Any) -> None:
+    """Say of every recording of MANIFEST whether it carries a mark."""
+    _batch("detect", manifest, **rest)
+
+
+@batch.command("verify")
+@manifest
+@options(
+    party_name,
+    key_reference,
+    payload,
+    nonce,
+    click.option("--any", "anyone", is_flag=True, help="Try every registered party."),
+    registry,
+    how,
+)
+def batch_verify(manifest: tuple[str, ...], **rest: Any) -> None:
+    """Say of every recording of MANIFEST whether it carries this party's mark."""
+    _batch("verify", manifest, **rest)
+
+
+def _batch(
+    verb: str,
+    manifest: tuple[str, ...],
+    *,
+    results: str | None,
+    jobs: int | None,
+    engine: str,
+    address: str | None,
+    dry_run: bool,
+    model: str | None,
+    as_json: bool,
+    out: str | None = None,
+    force: bool = False,
+    nonce: bytes = b"",
+    **claims: Any,
+) -> None:
+    """Do what the three verbs have in common."""
+    if len(manifest) > 1:
+        raise click.UsageError("name one manifest, folder or glob, a glob in quotes: 'calls/*.wav'")
+    if address is not None and engine != "ray":
+        raise click.UsageError("--address needs --engine ray")
+    from keybound import corpus, engines, journal
+    from keybound.manifest import absolute, read
+
+    kind = "parquet" if importlib.util.find_spec("pyarrow") else "jsonl"
+    table = Path(results or f"keybound-{verb}.{kind}")
+    path = table.with_name(f"{table.name}.journal")
+    journal.check_results(table, path)
+    about = {"verb": verb, "manifest": absolute(manifest[0])}
+    book = journal.Journal(path, about)
+    columns = {"embed": ["out", *CLAIM], "verify": CLAIM, "detect": []}[verb]
+    if claims.get("anyone"):
+        columns = ["nonce"]
+    items = read(manifest[0], out, columns=columns)
+    if nonce:
+        items = [item if item.nonce else replace(item, nonce=nonce) for item in items]
+    job, who = _whose(verb, model, items, **claims)
+    if dry_run:
+        _list(items, corpus.plan(job, items, who, book, force=force), as_json)
+        return
+    with book:
+        planned = corpus.plan(job, items, who, book, force=force)
+        if before := len(items) - len(planned.tasks):
+            say(f"done before: {before} of {len(items)}")
+        # A thread for each process: two in one process take more from two cores than they give.
+        most = jobs or engines.cores()
+        workers = max(1, min(most, len(planned.tasks)))
+        with _stopping() as stop, _showing(verb, len(items), before) as ended:
+            spread = partial(engines.processes, jobs=workers, threads=most // workers, stop=stop)
+            if engine == "ray":
+                spread = partial(engines.on_ray, jobs=jobs, address=address, stop=stop)
+            if planned.tasks:
+                corpus.run(job, planned, book, spread, ended)
+        count = corpus.conclude(planned, items, book, table)
+        _tell_failures(items, book.rows(planned.names), count["failed"])
+    found = {"detect": "present", "verify": "verified"}.get(verb)
+    text = (
+        f"{count['files']} files, {count['seconds'] / 3600:.2f} hours: {count['done']} done, "
+        f"{count['failed']} failed, {count['pending']} left"
+        + (f", {count[found]} {'marked' if verb == 'detect' else found}" if found else "")
+        + f"; results in {table}"
+    )
+    click.echo(json.dumps(count) if as_json else text)
+    if stop.number:
+        say("stopped; the same command goes on from here")
+        sys.exit(128 + stop.number)
+    sys.exit(1 if count["failed"] else 0)
+
+
+def _whose(
+    verb: str,
+    model: str | None,
+    items: "Sequence[Item]",
+    *,
+    name: str | None = None,
+    key: str | None = None,
+    payload: int | None = None,
+    anyone: bool = False,
+    registry: str | None = None,
+) -> "tuple[Job, list[int | None]]":
+    """Find the claimant of each item: its own, or the one that the options name."""
+    from keybound import corpus
+    from keybound.manifest import absolute
+    from keybound.watermark import Watermarker
+    from keybound.worker import Job
+
+    bits = Watermarker(model).card.bits
+    folder, where = absolute(model) if model else None, Path(registry or default_path())
+    if verb == "detect":
+        return Job(verb, folder, ()), [None] * len(items)
+    if name is not None and (key is not None or payload is not None):
+        raise click.UsageError("--party brings its own key and payload")
+    if anyone and (name is not None or key is not None or payload is not None):
+        raise click.UsageError("--any tries every party; name none")
+    if payload is not None and key is None:
+        raise click.UsageError("--payload needs --key")
+    if anyone:
+        return Job(verb, folder, corpus.everyone(where, bits)), [None] * len(items)
+    whose, who = corpus.claimants(
+        items, name=name, key=key, payload=payload, registry=where, bits=bits
+    )
+    return Job(verb, folder, whose), list(who)
+
+
+def _list(items: "Sequence[Item]", planned: "Plan", as_json: bool) -> None:
+    """Print what would be done, and which inputs are not there."""
+    remaining = {task.name for task in planned.tasks}
+    missing = 0
+    for item, name in zip(items, planned.names, strict=True):
+        there = Path(item.source).exists()
+        missing += not there
+        if name in remaining:
+            row = {"path": item.path, "output": item.output, "exists": there}
+            words = [
+                item.path,
+                *([item.output] if item.output else []),
+                *([] if there else ["(missing)"]),
+            ]
+            click.echo(json.dumps(row) if as_json else "\t".join(words))
+    say(f"{len(items)} files: {len(remaining)} to do, {missing} missing; nothing was done")
+
+
+class _Stop:
+    """Whether a signal asked to stop, and which."""
+
+    number = 0
+
+    def __call__(self) -> bool:
+        return bool(self.number)
+
+    def hear(self, number: int, _: object) -> None:
+        if self.number:
+            raise KeyboardInterrupt
+        self.number = number
+        say("finishing what is under way; once more stops at once")
+
+
+@contextlib.contextmanager
+def _stopping() -> Iterator[_Stop]:
+    """Let the first SIGINT or SIGTERM end the run in order, and a second one at once."""
+    stop = _Stop()
+    before = {n: signal.signal(n, stop.hear) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _showing(verb: str, files: int, done: int) -> "Iterator[Callable[[Row], None]]":
+    """Show a bar on a terminal, elsewhere a line a minute; gives what is to hear of each row."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import TimeRemainingColumn as Remaining
+
+    console = Console(stderr=True)
+    failed, told = 0, time.monotonic()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Remaining())
+    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    task = bar.add_task(verb, total=files, completed=done)
+
+    def ended(row: "Row") -> None:
+        nonlocal done, failed, told
+        done, failed = done + 1, failed + (row["status"] != "ok")
+        words = f"{verb}, {failed} failed" if failed else verb
+        bar.update(task, completed=done, description=words)
+        if not console.is_terminal and time.monotonic() - told > QUIET_S:
+            told = time.monotonic()
+            say(f"{done} of {files} done, {failed} of them failed")
+
+    with bar:
+        yield ended
+
+
+def _tell_failures(items: "Sequence[Item]", rows: "Iterator[Row]", failed: int) -> None:
+    """Name the first few that failed."""
+    if not failed:
+        return
+    wrong = ((item, row) for item, row in zip(items, rows, strict=True) if row.get("error"))
+    for item, row in islice(wrong, SHOWN):
+        named = item.source in row["error"] or item.path in row["error"]
+        say(row["error"] if named else f"{item.path}: {row['error']}")
+    if failed > SHOWN:
+        say(f"and {failed - SHOWN} more")

@@ -1,0 +1,215 @@
+"""What is done to one input of a corpus, in whatever process. Knows no manifest and no engine.
+
+A key comes to a worker as a reference, a file or the name of an environment variable, and never
+as itself. An output appears whole or not at all.
+"""
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from keybound import audio
+from keybound.errors import CorpusError, KeyBoundError, KeyFileError
+from keybound.journal import COLUMNS, Row, Stamp
+from keybound.keys import Key
+from keybound.watermark import Detection, Verdict, Watermarker
+
+ENV = "env:"
+
+
+@dataclass(frozen=True)
+class Whose:
+    """A claimant without its secret: `key` names a key file, or env: and a variable's name."""
+
+    name: str
+    key: str
+    fingerprint: str
+    payload: int | None  # None: each row has its own
+    rho: int | None
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is the same for every input: all that a worker needs, and nothing secret."""
+
+    verb: str  # embed, detect or verify
+    model: str | None
+    whose: tuple[Whose, ...]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One input to work on. `who` is one of the job's claimants, None for all of them."""
+
+    name: str  # a digest of all that decides the result
+    source: str
+    output: str | None
+    who: int | None
+    payload: int | None
+    nonce: bytes
+    fresh: bool  # the output did not exist when this was first begun
+    replace: bool
+
+
+def read_key(reference: str) -> Key:
+    """Read a key from its file, or from the environment variable NAME of `env:NAME`."""
+    if not reference.startswith(ENV):
+        return Key.read(reference)
+    name = reference.removeprefix(ENV)
+    text = os.environ.get(name)
+    if text is None:
+        hint = "it must hold the text of a key file wherever the work is done"
+        raise KeyFileError(f"the environment variable {name!r} is not set", hint=hint)
+    try:
+        return Key.parse(text)
+    except KeyFileError as error:
+        message = error.message.replace("the key text", f"the environment variable {name!r}")
+        raise KeyFileError(message, hint=error.hint) from None
+
+
+class Worker:
+    """The networks and the keys in one process, each loaded once; call it with tasks."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.marker = Watermarker(job.model)
+        self.keys: dict[str, Key] = {}
+
+    def __call__(self, task: Task) -> Row:
+        """Do one task, whatever happens, and give its entry for the journal."""
+        begun, source = time.perf_counter(), Stamp.of(task.source)
+        row: Row = {"status": "ok"}
+        try:
+            row |= {"embed": self._embed, "detect": self._detect, "verify": self._verify}[
+                self.job.verb
+            ](task)
+        except Exception as error:
+            row |= {"status": "failed", "error": in_words(error)}
+        row["took_s"] = round(time.perf_counter() - begun, 3)
+        wrote = Stamp.of(task.output) if task.output and row["status"] == "ok" else None
+        size = wrote.size if wrote else None
+        return {"source": source, "size": size, "pid": os.getpid(), "row": row}
+
+    def _key(self, one: Whose) -> Key:
+        if one.key not in self.keys:
+            self.keys[one.key] = read_key(one.key)
+        key = self.keys[one.key]
+        if key.fingerprint != one.fingerprint:
+            what = f"{one.key} holds key {key.fingerprint}, not key {one.fingerprint}"
+            raise KeyFileError(what, hint="the key of a batch must stay the same")
+        return key
+
+    def _heard(self, path: str) -> tuple[Detection, float]:
+        """Detect in a file; give the seconds of audio too."""
+        heard = audio.read(path)
+        found = self.marker.detect(heard.samples, heard.sample_rate)
+        return found, _seconds(path) or len(found.frame_presence) * found.frame_s
+
+    def _judged(self, found: Detection, one: Whose, task: Task, tries: int = 1) -> Verdict:
+        payload = task.payload if task.payload is not None else one.payload
+        assert payload is not None
+        return self.marker.judge(
+            found, key=self._key(one), payload=payload, nonce=task.nonce, rho=one.rho, tries=tries
+        )
+
+    def _detect(self, task: Task) -> Row:
+        found, seconds = self._heard(task.source)
+        return _columns(found) | {"seconds": seconds}
+
+    def _verify(self, task: Task) -> Row:
+        """Give the verdict on the claimant, or of all of them the one that comes nearest."""
+        found, seconds = self._heard(task.source)
+        claimants = self.job.whose if task.who is None else (self.job.whose[task.who],)
+        tried = [(self._judged(found, one, task, len(claimants)), one) for one in claimants]
+        verdict, one = min(tried, key=lambda pair: (not pair[0].verified, pair[0].distance))
+        bound = max(verdict.bound for verdict, _ in tried)  # parties may differ in rho
+        row = _columns(verdict) | {"bound": bound, "seconds": seconds}
+        named = task.who is not None or verdict.verified
+        return row | {"party": (one.name or None) if named else None}
+
+    def _embed(self, task: Task) -> Row:
+        from keybound import files  # brings the attacks, hence scipy, which the others do without
+
+        assert task.output is not None
+        assert task.who is not None
+        one = self.job.whose[task.who]
+        output = Path(task.output)
+        row: Row = {"party": one.name or None}
+        # A folder of its own with a name that is known: what a kill leaves, the next try removes.
+        stage = output.parent / f".keybound-{task.name}"
+        try:
+            if output.exists():
+                if output.samefile(task.source):
+                    raise CorpusError(f"{output} is the recording itself")
+                if task.fresh and (made := self._made(task, one)):
+                    return row | made
+                if not task.replace:
+                    raise CorpusError(f"{output} exists", hint="--force replaces it")
+            stage.mkdir(parents=True, exist_ok=True)
+            part = stage / output.name
+            payload = task.payload if task.payload is not None else one.payload
+            assert payload is not None
+            verdict, clipped = files.embed(
+                self.marker,
+                task.source,
+                part,
+                key=self._key(one),
+                payload=payload,
+                nonce=task.nonce,
+                rho=one.rho,
+                replace=True,
+            )
+            seconds = _seconds(part)
+            part.replace(output)
+        except KeyBoundError as error:
+            message = error.message.replace(f"{stage}{os.sep}", f"{output.parent}{os.sep}")
+            raise CorpusError(message, hint=error.hint) from error
+        finally:
+            shutil.rmtree(stage, ignore_errors=True)
+        return row | _columns(verdict) | {"clipped": clipped, "seconds": seconds}
+
+    def _made(self, task: Task, one: Whose) -> Row | None:
+        """Take an output that a try killed at the last moment left behind, if it is that."""
+        assert task.output is not None
+        try:
+            found, seconds = self._heard(task.output)
+        except KeyBoundError:
+            return None
+        verdict = self._judged(found, one, task)
+        return _columns(verdict) | {"seconds": seconds} if verdict.verified else None
+
+
+def _columns(result: Detection | Verdict) -> Row:
+    """Give of a detection or verdict what the results hold, as plain values."""
+    made: Row = {}
+    for column in dataclasses.fields(result):
+        if column.name in COLUMNS:
+            value = getattr(result, column.name)
+            if column.name == "spans":
+                value = [dataclasses.asdict(span) for span in value]
+            made[column.name] = value
+    return made
+
+
+def _seconds(path: str | os.PathLike[str]) -> float | None:
+    """Give the length of a file that soundfile reads."""
+    import soundfile
+
+    with contextlib.suppress(soundfile.SoundFileError):
+        return float(soundfile.info(path).duration)
+    return None
+
+
+def in_words(error: BaseException) -> str:
+    """Say in a line what went wrong with one input."""
+    if isinstance(error, KeyBoundError):
+        return error.message + (f" ({error.hint})" if error.hint else "")
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror.lower()}" if error.filename else error.strerror
+    if isinstance(error, MemoryError):
+        return "there was not enough memory for it (fewer --jobs need less)"
+    return f"{type(error).__name__}: {error}".splitlines()[0]
