@@ -18,16 +18,9 @@ import keybound
 from keybound import audio, codes
 from keybound.demo import SPEECH
 from keybound.errors import AudioError, CodeError
+from keybound.evidence import Detection, Span, pool
 from keybound.keys import Key
-from keybound.watermark import (
-    Detection,
-    MarkWarning,
-    Span,
-    Verdict,
-    Watermarker,
-    find_spans,
-    pool,
-)
+from keybound.watermark import MarkWarning, Verdict, Watermarker
 
 Samples = NDArray[Any]
 
