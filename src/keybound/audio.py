@@ -78,7 +78,8 @@ class Reader:
             self._promised = promised_frames(Path(file.name), file)
             self.sample_rate, self.channels = int(file.samplerate), int(file.channels)
             self.frames = int(file.frames)
-            self.format, self.subtype = ("M4A", "AAC") if aac else (file.format, file.subtype)
+            self.format = "M4A" if aac else str(file.format)
+            self.subtype = "AAC" if aac else str(file.subtype)
             self.tags = {name: value for name, value in file.copy_metadata().items() if value}
             undo.pop_all()
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from keybound.errors import AudioError
 from keybound.headers import WAVES
 
-KNOWN = "wav, flac, ogg, opus, mp3 and, with ffmpeg, m4a"
+KNOWN = "wav, flac, ogg, opus, mp3 and m4a"
 MAGIC = (b"RIFF", b"RIFX", b"RF64", b"fLaC", b"OggS", b"ID3")
 READABLE = (*WAVES, "FLAC", "OGG", "MP3")
 PCM_BITS = {"PCM_S8": 8, "PCM_U8": 8, "PCM_16": 16, "PCM_24": 24, "PCM_32": 32}
@@ -103,8 +103,7 @@ def encoder_options(
     return {"compression_level": 0.1} if subtype == "VORBIS" else {}
 
 
-def encodable(
-    block: npt.NDArray[Any], subtype: str) -> tuple[npt.NDArray[Any], int]:
+def encodable(block: npt.NDArray[Any], subtype: str) -> tuple[npt.NDArray[Any], int]:
     """Limit and round what goes into an integer format; count the samples beyond full scale.
 
     Left to itself libsndfile rounds down in a WAV and to nearest in a FLAC. Levels shifted to the
@@ -119,5 +118,3 @@ def encodable(
     steps = np.float64(2 ** (bits - 1))
     levels = np.clip(np.rint(block * steps), -steps, steps - 1)
     return levels.astype(np.int32) << (32 - bits), beyond
-
-

@@ -119,4 +119,5 @@ class Resampler:
         beta = 0.1102 * (STOP_DB - 8.7)
         window = np.where(inside > 0, np.i0(beta * np.sqrt(inside)) / np.i0(beta), 0)
         share = 2 * cutoff_hz / self.from_hz
-        return (share * np.sinc(share * lag) * window).astype(np.float32)
+        taps: Floats = (share * np.sinc(share * lag) * window).astype(np.float32)
+        return taps

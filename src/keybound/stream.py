@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from keybound import audio, codes
-from keybound.engine import Engine, Floats, shipped
+from keybound.blocks import Floats
+from keybound.engine import Engine, shipped
 from keybound.errors import AudioError
 from keybound.evidence import Detection, weigh
 from keybound.keys import Key
