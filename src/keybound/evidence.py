@@ -148,22 +148,24 @@ def gather(
     The longest comes first. A span joins the first mark with whose code it agrees, bits weighted
     by how sure the span is of them, else it is a mark of its own. No key enters, so none profits.
     """
+    weight = np.exp(presence - presence.max())[:, None]
     groups: list[list[int]] = []
-    heads: list[npt.NDArray[np.bool_]] = []
+    totals: list[Floats] = []  # of each group: (bits,)
     for index in sorted(range(len(parts)), key=lambda i: parts[i][0] - parts[i][1]):
-        own = pool(presence[slice(*parts[index])], logits[slice(*parts[index])])
-        sure = np.abs(own) / np.abs(own).sum()
-        near = [i for i, head in enumerate(heads) if sure[head == (own > 0)].sum() >= AGREEMENT]
+        frames = slice(*parts[index])
+        own: Floats = (weight[frames] * logits[frames]).sum(axis=0)
+        sure = np.abs(own) / (np.abs(own).sum() + 1e-30)
+        near = [i for i, t in enumerate(totals) if sure[(t > 0) == (own > 0)].sum() >= AGREEMENT]
         if near:
             groups[near[0]].append(index)
+            totals[near[0]] += own
         elif len(groups) < MOST_MARKS:
             groups.append([index])
-            heads.append(own > 0)
+            totals.append(own)
     marks = []
-    for group in groups:
-        frames = np.concatenate([np.arange(*parts[i]) for i in sorted(group)])
-        pooled = pool(presence[frames], logits[frames])
-        marks.append(Mark(tuple(spans[i] for i in sorted(group)), pooled))
+    for group, total in zip(groups, totals, strict=True):
+        mass = sum(weight[slice(*parts[i])].sum() for i in group)
+        marks.append(Mark(tuple(spans[i] for i in sorted(group)), total / mass))
     return tuple(marks)
 
 

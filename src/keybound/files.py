@@ -44,7 +44,7 @@ def embed(
     """
     with _output(host, output, replace) as part:
         with audio.Reader(host) as file:
-            if file.frames < SHORTEST_S * file.sample_rate:
+            if 0 < file.frames < SHORTEST_S * file.sample_rate:
                 raise too_short(file.frames / file.sample_rate)
             stream = marker.embedder(
                 file.sample_rate, key=key, payload=payload, nonce=nonce, channels=file.channels
