@@ -1,6 +1,7 @@
 """A stream changes its rate as a whole recording would, soon, and at its exact length."""
 
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -52,14 +53,12 @@ def test_how_it_was_cut_does_not_matter_and_no_output_is_late(
     data: st.DataObject, from_hz: int, to_hz: int, channels: int
 ) -> None:
     frames = data.draw(st.integers(0, from_hz // 5))
+    edges = sorted(data.draw(st.lists(st.integers(0, frames), max_size=12)))
     samples = np.random.default_rng(0).standard_normal((frames, channels)).astype(np.float32)
-    made, parts, taken, given_back = Resampler(from_hz, to_hz, channels), [], 0, 0
-    while taken < frames:
-        size = data.draw(st.integers(0, from_hz // 10))
-        parts.append(made.push(samples[taken : taken + size]))
-        taken = min(frames, taken + size)
-        given_back += len(parts[-1])
-        assert given_back >= int((taken / from_hz - made.delay_s) * to_hz)
+    made, parts = Resampler(from_hz, to_hz, channels), []
+    for start, stop in pairwise([0, *edges, frames]):
+        parts.append(made.push(samples[start:stop]))
+        assert sum(map(len, parts)) >= int((stop / from_hz - made.delay_s) * to_hz)
     cut = np.concatenate([*parts, made.flush()])
     assert cut.shape == (round(Fraction(frames * to_hz, from_hz)), channels)
     np.testing.assert_allclose(cut, whole(samples, from_hz, to_hz), rtol=0, atol=1e-5)
