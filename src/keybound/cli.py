@@ -116,14 +116,21 @@ def evidence(verdict: "Verdict") -> dict[str, Any]:
 @cli.command()
 @click.argument("recording", type=click.Path())
 @click.option("--frames", is_flag=True, help="With --json: the values of every frame too.")
+@click.option("--plot", type=click.Path(), help="Draw presence and spans: a name in .svg or .png.")
 @options(model, as_json)
-def detect(recording: str, frames: bool, model: str | None, as_json: bool) -> None:
+def detect(
+    recording: str, frames: bool, plot: str | None, model: str | None, as_json: bool
+) -> None:
     """Say whether RECORDING carries a mark, and where. Exit status 0 if so, 1 if not."""
     from keybound import files
 
     if frames and not as_json:
         raise click.UsageError("--frames needs --json")
     found = files.detect(load(model), recording, progress=progress_bar("listening"))
+    if plot is not None:
+        from keybound.plot import draw
+
+        draw(found, Path(plot), Path(recording).name)
     result: dict[str, Any] = {
         "present": found.present,
         "presence": found.presence,
