@@ -79,20 +79,23 @@ class Resampler:
         period = len(self._ends)
         stop = int(np.maximum(0, (there - self._ends) // self._inputs + 1).sum())
         start, self._groups = self._groups, stop
-        first = self._output_of(start)
-        made = np.empty((self._output_of(stop) - first, len(self._held)), np.float32)
+        origin = start // period
+        shape = (-(-stop // period) - origin, self._outputs, len(self._held))
+        made = np.empty(shape, np.float32)  # whole periods, of which some groups are not due
         for group in {k % period for k in range(start, min(stop, start + period))}:
             row, last = -(-(start - group) // period), -(-(stop - group) // period)  # periods due
-            places = np.arange(*self._edges[group : group + 2]) - first
+            places = slice(*self._edges[group : group + 2])
             while row < last:
                 count = min(_ROWS, (last - row) // _BATCH * _BATCH or last - row)
-                rows = np.arange(row, row + count)
-                made[rows[:, None] * self._outputs + places] = self._product(group, row, count)
+                product = self._product(group, row, count)
+                made[row - origin : row - origin + count, places] = product
                 row += count
         drop = stop // period * self._inputs + int(self._firsts[stop % period]) - self._base
         self._held = self._held[:, max(0, drop) :]
         self._base += max(0, drop)
-        return made
+        before = origin * self._outputs
+        due = slice(self._output_of(start) - before, self._output_of(stop) - before)
+        return made.reshape(-1, shape[2])[due]
 
     def _output_of(self, group: int) -> int:
         periods, rest = divmod(group, len(self._ends))
