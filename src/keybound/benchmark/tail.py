@@ -20,6 +20,7 @@ from keybound.watermark import Watermarker
 
 HIGHEST = 50  # peaks of all attacks together, to which the tail is fitted
 CAUTION = 1.645  # standard errors added to its scale: nineteen times in twenty it is no larger
+LEAST_ABOVE_S, LEAST_SCALE_S = 0.1, 0.05  # for speech that hardly holds any
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,10 @@ def fit(nulls: Iterable[Null]) -> Tail:
     """
     nulls = list(nulls)
     ordered = np.sort(np.concatenate([[0.0], *(null.peaks_s for null in nulls)]))
-    above = float(ordered[-min(len(ordered), HIGHEST + 1)])
+    above = max(LEAST_ABOVE_S, float(ordered[-min(len(ordered), HIGHEST + 1)]))
     excess = ordered[ordered > above] - above
     count = max(1, len(excess))
-    scale = float(excess.sum()) / count * (1 + CAUTION / count**0.5)
-    most = max(sum(peak > above for peak in null.peaks_s) / null.seconds for null in nulls)
+    scale = max(LEAST_SCALE_S, float(excess.sum()) / count * (1 + CAUTION / count**0.5))
+    counts = [max(1, sum(peak > above for peak in null.peaks_s)) for null in nulls]
+    most = max(count / null.seconds for count, null in zip(counts, nulls, strict=True))
     return Tail(round(above, 4), round(most, 5), round(scale, 4))
