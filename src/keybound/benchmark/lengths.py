@@ -87,8 +87,8 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=100, help="pieces of each length")
     given = parser.parse_args()
     print("| attack | seconds | BA | verified | trials |\n| --- | --- | --- | --- | --- |")
-    rows = measure(Watermarker(given.model), given.speech, attacks=given.attacks, most=given.most)
-    for row in rows:
+    how = {"seconds": given.seconds, "attacks": given.attacks, "most": given.most}
+    for row in measure(Watermarker(given.model), given.speech, **how):
         cells = (row["attack"], f"{row['seconds']:g}", row["ba"], row["verified"], row["trials"])
         print("| " + " | ".join(map(str, cells)) + " |", flush=True)
 
