@@ -48,7 +48,7 @@ def cut(data: st.DataObject, samples: Samples) -> list[Samples]:
 def test_a_stream_is_marked_as_the_whole_is_and_on_time(
     marker: Watermarker, clip: Samples, data: st.DataObject, rate: int, channels: int
 ) -> None:
-    host = audio.resample(clip[: data.draw(st.integers(1_600, 24_000))], RATE, rate)
+    host = audio.resample(clip[: data.draw(st.integers(1_700, 24_000))], RATE, rate)
     host = np.stack([host, 0.5 * host[::-1]], axis=1) if channels == 2 else host
     whole = marker.embed(host, rate, key=KEY, payload=PAYLOAD, check=False)
     stream = marker.embedder(rate, key=KEY, payload=PAYLOAD, channels=channels)
@@ -68,7 +68,7 @@ def test_a_stream_is_marked_as_the_whole_is_and_on_time(
 def test_a_stream_is_heard_as_the_whole_is(
     marker: Watermarker, clip: Samples, data: st.DataObject, rate: int
 ) -> None:
-    heard = audio.resample(clip[: data.draw(st.integers(1_600, 24_000))], RATE, rate)
+    heard = audio.resample(clip[: data.draw(st.integers(1_700, 24_000))], RATE, rate)
     whole = marker.detect(heard, rate)
     stream = marker.detector(rate)
     assert stream.latency_s <= 0.6
