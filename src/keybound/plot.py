@@ -28,7 +28,7 @@ def draw(found: Detection, path: Path, title: str = "") -> None:
     means = np.add.reduceat(chance, starts) / sizes
     axes.plot((starts + sizes / 2) * found.frame_s, means, lw=0.8, color="0.25", label="presence")
     for span in found.spans:
-        axes.axvspan(span.start_s, span.end_s, color="tab:green", alpha=0.3, lw=0)
+        axes.axvspan(span.start_s, span.end_s, color="tab:green", alpha=0.3, lw=1.5)
     count = len(found.spans)
     where = f"marked in {count} span{'s' * (count != 1)}"
     said = where if found.present else "no mark found"

@@ -50,13 +50,14 @@ def progress_bar(what: str) -> Callable[[int, int], None]:
 
     bar = Progress(console=Console(stderr=True), transient=True)
     task = bar.add_task(what, total=None)
-    bar.start()
     click.get_current_context().call_on_close(bar.stop)  # an error must not leave it there
 
     def update(done: int, of: int) -> None:
         bar.update(task, completed=done, total=of)
         if done == of:
             bar.stop()
+        elif not bar.live.is_started:  # what is done at once needs no bar
+            bar.start()
 
     return update
 
