@@ -56,6 +56,8 @@ def test_the_card_gets_what_was_measured(tmp_path: Path) -> None:
     assert read_card(tmp_path).tail == fitted
     (clean, noisy) = tail.measure(Watermarker(tmp_path), DATA, ("clean", "noise-10"))
     assert clean.seconds == noisy.seconds > 5
+    rows = list(tail.alarms(Watermarker(tmp_path), DATA, ("clean",), (1.0, 5.0)))
+    assert [(row["alarms"], row["files"]) for row in rows] == [(0, int(clean.seconds)), (0, 1)]
     assert tail.fit([clean, noisy]) == fitted
 
 

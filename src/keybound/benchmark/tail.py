@@ -3,10 +3,11 @@
 Walking through unmarked speech, the evidence of frames adds up to small peaks now and then. How
 often peaks come and how fast they get rarer with their height is a `Tail`: an exponential one, as
 for the best local match of two random sequences (Karlin and Altschul), which extends to more hours
-than can be measured.
+than can be measured. `python -m` this module with a folder of other speech counts the false alarms.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import argparse
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +16,8 @@ import numpy.typing as npt
 
 from keybound.attacks import available
 from keybound.benchmark.nulls import attacked, recordings
-from keybound.evidence import Tail
+from keybound.benchmark.protocol import Row
+from keybound.evidence import Detection, Tail
 from keybound.watermark import Watermarker
 
 HIGHEST = 50  # peaks of all attacks together, to which the tail is fitted
@@ -41,15 +43,41 @@ def measure(
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> list[Null]:
     """Find the peaks of evidence in the recordings of a folder, attacked, joined to one."""
-    rate, nulls = marker.card.rate, []
-    here = [name for name in attacks if name == "clean" or available(name) is None]
-    for done, name in enumerate(here, 1):
-        joined = np.concatenate(list(attacked(recordings(speech, rate), name, rate, seed)))
-        found = marker.detect(joined, rate)
+    nulls: list[Null] = []
+    for name, found in heard(marker, speech, attacks, seed):
         heights = peaks(found.frame_presence, found.frame_s)
-        nulls.append(Null(name, tuple(heights.tolist()), len(joined) / rate))
-        progress(done, len(here))
+        seconds = len(found.frame_presence) * found.frame_s
+        nulls.append(Null(name, tuple(heights.tolist()), seconds))
+        progress(len(nulls), len(attacks))
     return nulls
+
+
+def heard(
+    marker: Watermarker, speech: Path, attacks: Sequence[str], seed: int
+) -> Iterator[tuple[str, Detection]]:
+    """Listen to the recordings of a folder, joined, after each attack that can run here."""
+    rate = marker.card.rate
+    for name in attacks:
+        if name == "clean" or available(name) is None:
+            joined = np.concatenate(list(attacked(recordings(speech, rate), name, rate, seed)))
+            yield name, marker.detect(joined, rate)
+
+
+def alarms(
+    marker: Watermarker, speech: Path, attacks: Sequence[str], lengths_s: Sequence[float]
+) -> Iterator[Row]:
+    """Cut unmarked speech into files of some lengths and count those that are found marked."""
+    for name, found in heard(marker, speech, attacks, seed=1):
+        for length_s in lengths_s:
+            least_s, size = marker.card.tail.threshold(length_s), round(length_s / found.frame_s)
+            count = len(found.frame_presence) // size
+            files = found.frame_presence[: count * size].reshape(count, size)
+            false = sum(
+                peaks(file, found.frame_s).max(initial=0) >= least_s
+                or file.mean() >= marker.card.threshold
+                for file in files
+            )
+            yield {"attack": name, "seconds": length_s, "alarms": int(false), "files": count}
 
 
 def peaks(chance: npt.NDArray[np.float32], frame_s: float) -> npt.NDArray[np.float64]:
@@ -76,3 +104,19 @@ def fit(nulls: Iterable[Null]) -> Tail:
     counts = [max(1, sum(peak > above for peak in null.peaks_s)) for null in nulls]
     most = max(count / null.seconds for count, null in zip(counts, nulls, strict=True))
     return Tail(round(above, 4), round(most, 5), round(scale, 4))
+
+
+def main() -> None:
+    """Count the false alarms on speech that had no part in the fit."""
+    parser = argparse.ArgumentParser(description="false alarms of unmarked recordings by length")
+    parser.add_argument("speech", type=Path, help="folder of unmarked recordings")
+    parser.add_argument("--model", type=Path, help="weights other than shipped")
+    parser.add_argument("--attacks", nargs="+", default=["clean", "noise-10", "echo", "lyra-6"])
+    parser.add_argument("--seconds", type=float, nargs="+", default=[1, 3, 10, 60, 600])
+    given = parser.parse_args()
+    for row in alarms(Watermarker(given.model), given.speech, given.attacks, given.seconds):
+        print("{attack:12} {seconds:6g} s  {alarms:4} of {files}".format(**row), flush=True)
+
+
+if __name__ == "__main__":
+    main()
