@@ -14,7 +14,7 @@ import soundfile as sf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keybound import audio
+from keybound import audio, formats
 from keybound.audio import Recording
 from keybound.errors import AudioError
 
@@ -200,7 +200,7 @@ def test_the_extension_and_the_host_choose_the_format(tmp_path, kind, subtype, n
 
 
 def test_a_wav_that_outgrows_its_header_becomes_rf64(tmp_path, monkeypatch):
-    monkeypatch.setattr(audio, "_WAV_LIMIT_BYTES", 1_000)
+    monkeypatch.setattr(formats, "WAV_LIMIT_BYTES", 1_000)
     samples = tone(16_000, 1)
     audio.write(tmp_path / "a.wav", samples, recording(samples))
     assert audio.read(tmp_path / "a.wav").format == "RF64"
@@ -278,7 +278,7 @@ def test_an_interrupt_leaves_nothing(tmp_path, monkeypatch):
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(audio, "_encodable", interrupt)
+    monkeypatch.setattr(audio, "encodable", interrupt)
     samples = tone(16_000, 1)
     with pytest.raises(KeyboardInterrupt):
         audio.write(tmp_path / "a.wav", samples, recording(samples))
@@ -465,7 +465,7 @@ def test_to_mono_is_the_mean():
     np.testing.assert_array_equal(audio.to_mono(np.array([[0.0, 1.0], [1.0, 1.0]])), [0.5, 1.0])
 
 
-# Resampling and chunks
+# Resampling
 
 RATES = st.sampled_from([8_000, 11_025, 16_000, 22_050, 24_000, 44_100, 48_000, 96_000, 192_000])
 
@@ -485,18 +485,6 @@ def test_resample_keeps_time_and_level():
     np.testing.assert_allclose(there[800:-800], tone(16_000, 2)[800:-800], atol=1e-5)
     samples = tone(16_000, 1)
     assert audio.resample(samples, 16_000, 16_000) is samples
-
-
-@given(st.integers(0, 500), st.integers(1, 200), st.integers(0, 300), st.integers(0, 300))
-def test_chunks_cover_in_order_with_clipped_context(length, chunk, left, right):
-    pieces = list(audio.chunks(length, chunk, left, right))
-    assert [frame for start, stop, *_ in pieces for frame in range(start, stop)] == list(
-        range(length)
-    )
-    for start, stop, context_start, context_stop in pieces:
-        assert 0 < stop - start <= chunk
-        assert context_start == max(0, start - left)
-        assert context_stop == min(length, stop + right)
 
 
 # The clips that come with the package and its tests

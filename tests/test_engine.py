@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from keybound import audio, engine
-from keybound.engine import SHIPPED, Engine, read_card
+from keybound import audio
+from keybound import blocks as blocks_room
+from keybound.engine import CARD_VERSION, SHIPPED, Engine, read_card
 from keybound.errors import ModelError
 
 Floats = NDArray[np.float32]
@@ -54,7 +55,7 @@ def test_a_carrier_made_in_chunks_is_the_carrier(
     host = speech[:length]
     whole = nets.carrier(host, CODE)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "CHUNK_BLOCKS", blocks)
+        patch.setattr(blocks_room, "CHUNK_BLOCKS", blocks)
         pieces = nets.carrier(host, CODE)
     assert pieces.shape == whole.shape == host.shape
     np.testing.assert_allclose(pieces, whole, rtol=0, atol=1e-5)
@@ -68,7 +69,7 @@ def test_frames_read_in_chunks_are_the_frames(
     heard = speech[:length]
     presence, logits = nets.frames(heard)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "CHUNK_BLOCKS", blocks)
+        patch.setattr(blocks_room, "CHUNK_BLOCKS", blocks)
         presence_too, logits_too = nets.frames(heard)
     frames = -(-length // nets.card.hop)
     assert presence.shape == presence_too.shape == (frames,)
@@ -81,13 +82,13 @@ def test_chunks_without_context_would_show(
     nets: Engine, speech: Floats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = nets.carrier(speech, CODE)
-    monkeypatch.setattr(engine, "CHUNK_BLOCKS", 40)
+    monkeypatch.setattr(blocks_room, "CHUNK_BLOCKS", 40)
     monkeypatch.setattr(nets, "card", replace(nets.card, embed_context=(0, 0)))
     assert np.abs(nets.carrier(speech, CODE) - whole).max() > 1e-4
 
 
 def test_the_shipped_chunk_is_shorter_than_a_long_recording(nets: Engine) -> None:
-    seconds = engine.CHUNK_BLOCKS * nets.card.hop / nets.card.rate
+    seconds = blocks_room.CHUNK_BLOCKS * nets.card.hop / nets.card.rate
     assert 1 <= seconds <= 60
 
 
@@ -222,7 +223,7 @@ def test_a_damaged_card_is_refused(tmp_path: Path, name: str) -> None:
 
 
 def test_a_card_of_a_newer_version_is_refused_as_such(tmp_path: Path) -> None:
-    newer = edited(lambda facts: facts.update(version=engine.CARD_VERSION + 1))
+    newer = edited(lambda facts: facts.update(version=CARD_VERSION + 1))
     (tmp_path / "card.json").write_bytes(newer)
     with pytest.raises(ModelError, match=r"a card of version 2$") as caught:
         Engine(tmp_path)

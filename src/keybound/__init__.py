@@ -5,11 +5,11 @@ the key can read whose it is.
 """
 
 from keybound.errors import KeyBoundError
+from keybound.evidence import Detection, Mark, Span
 from keybound.keys import Key
+from keybound.stream import StreamDetector, StreamEmbedder
 from keybound.watermark import (
-    Detection,
     MarkWarning,
-    Span,
     Verdict,
     Watermarker,
     detect,
@@ -23,8 +23,11 @@ __all__ = [
     "Detection",
     "Key",
     "KeyBoundError",
+    "Mark",
     "MarkWarning",
     "Span",
+    "StreamDetector",
+    "StreamEmbedder",
     "Verdict",
     "Watermarker",
     "detect",

@@ -1,13 +1,15 @@
-"""Recordings: read, write, resample, cut into chunks. Knows no keys and no networks.
+"""Recordings: read, write, resample. Knows no keys and no networks.
 
-Files go through soundfile. What libsndfile passes over in silence is refused or counted here: a
-file cut short, a length it only guesses, samples beyond full scale, an output half written.
+Files go through soundfile, whole or in blocks. What libsndfile passes over in silence is refused or
+counted here: a file cut short, a length it only guesses, samples beyond full scale, an output half
+written.
 """
 
 import contextlib
 import os
 import secrets
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,35 +18,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import soundfile as sf
-import soxr
 
+from keybound import ffmpeg
 from keybound.errors import AudioError
-from keybound.headers import WAVES, cut_short, promised_frames
+from keybound.formats import (
+    KNOWN,
+    MAGIC,
+    PERCEPTUAL,
+    READABLE,
+    Like,
+    encodable,
+    encoder_options,
+    kind_of,
+)
+from keybound.headers import cut_short, head_of, promised_frames
 
 Samples = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 
 MIN_RATE_HZ, MAX_RATE_HZ = 8_000, 192_000
-
-_KNOWN = "wav, flac, ogg, opus and mp3"
-_MAGIC = (b"RIFF", b"RIFX", b"RF64", b"fLaC", b"OggS", b"ID3")
-_PCM_BITS = {"PCM_S8": 8, "PCM_U8": 8, "PCM_16": 16, "PCM_24": 24, "PCM_32": 32}
-_PERCEPTUAL = ("VORBIS", "OPUS", "MPEG_LAYER_III")
-_DEEP = ("PCM_24", "PCM_32", "FLOAT", "DOUBLE")
-# For each extension the container, its usual subtype, and what comes nearer to some hosts.
-_NEAREST: dict[str, tuple[str, str, Mapping[str, str]]] = {
-    ".wav": ("WAV", "PCM_16", {s: s for s in _DEEP} | {"PCM_S8": "PCM_U8"}),
-    ".flac": ("FLAC", "PCM_16", dict.fromkeys(_DEEP, "PCM_24") | {"PCM_U8": "PCM_S8"}),
-    ".ogg": ("OGG", "VORBIS", {}),
-    ".oga": ("OGG", "VORBIS", {}),
-    ".opus": ("OGG", "OPUS", {}),
-    ".mp3": ("MP3", "MPEG_LAYER_III", {}),
-}
-_RATES_HZ = {
-    "OPUS": (8_000, 12_000, 16_000, 24_000, 48_000),
-    "MPEG_LAYER_III": (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000),
-}
-_MAX_CHANNELS = {"MP3": 2, "FLAC": 8}
-_WAV_LIMIT_BYTES = (1 << 32) - (1 << 16)  # sizes in a WAV header have 32 bits; leave room for tags
 # libvorbis puts a whole write on the stack and dies on a long one; small blocks also bound memory.
 _BLOCK_FRAMES = 1 << 16
 
@@ -53,8 +44,8 @@ _BLOCK_FRAMES = 1 << 16
 class Recording:
     """Samples (frames, channels) in [-1, 1] with all that is needed to write them back alike.
 
-    `format` and `subtype` are soundfile's words (WAV and PCM_24, OGG and OPUS). `bitrate_bps` is
-    the mean over the file for MP3, Vorbis and Opus, otherwise None.
+    `format` and `subtype` are soundfile's words (WAV and PCM_24, OGG and OPUS), or M4A and AAC.
+    `bitrate_bps` is the mean over the file for MP3, Vorbis, Opus and AAC, otherwise None.
     """
 
     samples: Samples
@@ -65,72 +56,152 @@ class Recording:
     bitrate_bps: int | None = None
 
 
-def read(path: str | os.PathLike[str]) -> Recording:
-    """Read a whole WAV, FLAC, OGG, Opus or MP3 file.
+class Reader:
+    """A WAV, FLAC, OGG, Opus or MP3 file, or with ffmpeg an AAC, that is read in blocks.
 
     The content decides the format, not the name. Samples are float32, or float64 where float32
-    would lose bits (PCM_32 and DOUBLE), so that `write` gives the same samples back. A file that
-    ends before its header says is an error, never a shorter recording.
+    would lose bits (PCM_32 and DOUBLE), so that a `Writer` gives the same samples back. A file
+    that ends before its header says is an error, never a shorter recording.
     """
-    path = Path(path)
-    head = _head(path)
-    try:
-        file = sf.SoundFile(path)
-    except (sf.SoundFileError, TypeError) as error:  # TypeError: soundfile takes .raw at its word
-        if head.startswith(_MAGIC):
-            raise cut_short(path, "is damaged, cut short or of an unknown codec") from error
-        hint = f"{_KNOWN} can be read; convert others, for example with ffmpeg"
-        raise AudioError(f"{path} is not a recording that can be read", hint=hint) from error
-    with file:
-        if file.format not in (*WAVES, "FLAC", "OGG", "MP3"):
-            hint = f"{_KNOWN} are; convert it, for example with ffmpeg"
-            raise AudioError(f"{path}: {file.format.lower()} is not supported", hint=hint)
-        _check_rate(file.samplerate)
-        promised = promised_frames(path, file)
-        dtype = "float64" if file.subtype in ("PCM_32", "DOUBLE") else "float32"
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._open = contextlib.ExitStack()
+        with contextlib.ExitStack() as undo:
+            undo.enter_context(self._open)
+            aac = ffmpeg.demuxer(head := head_of(self.path))
+            self._file = file = self._open.enter_context(self._sound(head, aac))
+            if file.format not in READABLE:
+                hint = f"{KNOWN} are; convert it, for example with ffmpeg"
+                raise AudioError(f"{path}: {file.format.lower()} is not supported", hint=hint)
+            check_rate(file.samplerate)
+            self._promised = promised_frames(Path(file.name), file)
+            self.sample_rate, self.channels = int(file.samplerate), int(file.channels)
+            self.frames = int(file.frames)
+            self.format = "M4A" if aac else str(file.format)
+            self.subtype = "AAC" if aac else str(file.subtype)
+            self.tags = {name: value for name, value in file.copy_metadata().items() if value}
+            undo.pop_all()
+
+    def __enter__(self) -> "Reader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    @property
+    def bitrate_bps(self) -> int | None:
+        """Give the mean bit rate of a lossy file."""
+        if self.subtype not in PERCEPTUAL or not self.frames:
+            return None
+        return int(self.path.stat().st_size * 8 * self.sample_rate / self.frames)
+
+    def blocks(self, frames: int = -1) -> Iterator[Samples]:
+        """Yield (frames, channels) to the end, so many at a time, or all at once."""
+        dtype = "float64" if self.subtype in ("PCM_32", "DOUBLE") else "float32"
+        heard = 0
+        while True:
+            try:
+                block = self._file.read(frames, dtype=dtype, always_2d=True)
+            except sf.SoundFileError as error:  # how a FLAC that ends early shows
+                raise cut_short(self.path, "is damaged or cut short") from error
+            heard += len(block)
+            if frames < 0 or len(block) < frames:
+                break
+            _check_content(block, str(self.path))
+            yield block
+        if heard < self._promised:
+            raise cut_short(self.path, f"is cut short: {heard} of {self.frames} frames")
+        if len(block) or not heard:
+            _check_content(block, str(self.path))
+            yield block
+
+    def _sound(self, head: bytes, aac: str | None) -> sf.SoundFile:
+        path = self.path
+        if aac:
+            folder = self._open.enter_context(tempfile.TemporaryDirectory(prefix="keybound-"))
+            path = Path(folder) / "decoded.wav"
+            ffmpeg.decode(self.path, aac, path)
         try:
-            samples = file.read(dtype=dtype, always_2d=True)  # (frames, channels)
-        except sf.SoundFileError as error:  # how a FLAC that ends early shows
-            raise cut_short(path, "is damaged or cut short") from error
-        if len(samples) < promised:
-            raise cut_short(path, f"is cut short: {len(samples)} of {file.frames} frames")
-        _check_content(samples, str(path))
-        bitrate_bps = None
-        if file.subtype in _PERCEPTUAL:
-            bitrate_bps = int(path.stat().st_size * 8 * file.samplerate / len(samples))
-        kind = (file.samplerate, file.format, file.subtype)
-        tags = {name: value for name, value in file.copy_metadata().items() if value}
-        return Recording(samples, *kind, tags=tags, bitrate_bps=bitrate_bps)
+            return sf.SoundFile(path)
+        except (sf.SoundFileError, TypeError) as error:  # TypeError: .raw is taken at its word
+            if head.startswith(MAGIC):
+                what = "is damaged, cut short or of an unknown codec"
+                raise cut_short(self.path, what) from error
+            hint = f"{KNOWN} can be read; convert others, for example with ffmpeg"
+            raise AudioError(f"{path} is not a recording that can be read", hint=hint) from error
 
 
-def write(path: str | os.PathLike[str], samples: npt.ArrayLike, like: Recording) -> int:
-    """Write samples as `like` was written and return how many had to be clipped.
+def read(path: str | os.PathLike[str]) -> Recording:
+    """Read a whole file: see `Reader`."""
+    with Reader(path) as file:
+        (samples,) = file.blocks()
+        kind = (file.sample_rate, file.format, file.subtype)
+        return Recording(samples, *kind, tags=file.tags, bitrate_bps=file.bitrate_bps)
+
+
+class Writer:
+    """A file that is written in blocks; `clipped` counts the samples beyond full scale.
+
+    Integer formats round to nearest and limit to full scale.
+    """
+
+    def __init__(self, file: sf.SoundFile, subtype: str) -> None:
+        self._file, self._subtype = file, subtype
+        self.clipped = self.frames = 0
+
+    def write(self, samples: npt.NDArray[Any]) -> None:
+        """Add (frames, channels)."""
+        for start in range(0, len(samples), _BLOCK_FRAMES):
+            block, beyond = encodable(samples[start : start + _BLOCK_FRAMES], self._subtype)
+            self._file.write(block)
+            self.clipped += beyond
+        self.frames += len(samples)
+
+
+@contextlib.contextmanager
+def writing(
+    path: str | os.PathLike[str], like: Like, frames: int, channels: int
+) -> Iterator[Writer]:
+    """Open a file to write about so many frames as `like` was written.
 
     Rate and tags are those of `like`, and so are format and subtype where the extension agrees;
-    another known extension gets its own format at the nearest bit depth. Integer formats round to
-    nearest and limit to full scale: a sample beyond [-1, 1] counts as clipped. The file appears
-    whole or not at all.
+    another known extension gets its own format at the nearest bit depth. The file appears whole
+    at the end, or not at all.
     """
     path = Path(path)
-    checked = check(samples, like.sample_rate)
-    frames, channels = checked.shape
-    kind, subtype = _kind(path, like, frames, channels)
-    options = _encoder_options(subtype, like.sample_rate, channels, like.bitrate_bps)
-    clipped = 0
+    kind, subtype = kind_of(path, like, frames, channels)
+    options = encoder_options(subtype, like.sample_rate, channels, like.bitrate_bps)
+    if subtype == "AAC":
+        ffmpeg.find(path, "write")
     with _replacing(path) as part:
-        with sf.SoundFile(
-            part, "w", like.sample_rate, channels, format=kind, subtype=subtype, **options
-        ) as file:
-            for name, value in like.tags.items():
-                with contextlib.suppress(sf.SoundFileError):  # not every format holds every tag
-                    setattr(file, name, value)
-            for start in range(0, frames, _BLOCK_FRAMES):
-                block, beyond = _encodable(checked[start : start + _BLOCK_FRAMES], subtype)
-                file.write(block)
-                clipped += beyond
-        if sf.info(part).frames < frames:  # Opus reports nothing when the disc is full
-            raise OSError("no room left")
-    return clipped
+        sound = part.with_suffix(".wav") if subtype == "AAC" else part
+        form = ("RF64", "FLOAT") if subtype == "AAC" else (kind, subtype)
+        try:
+            with sf.SoundFile(
+                sound, "w", like.sample_rate, channels, form[1], format=form[0], **options
+            ) as file:
+                for name, value in like.tags.items():
+                    with contextlib.suppress(sf.SoundFileError):  # not every format holds every tag
+                        setattr(file, name, value)
+                writer = Writer(file, subtype)
+                yield writer
+            if sf.info(sound).frames < writer.frames:  # Opus is silent when the disc is full
+                raise OSError("no room left")
+            if sound != part:
+                bitrate = max(64_000 * channels, like.bitrate_bps or 0)
+                ffmpeg.encode(sound, part, bitrate, like.tags)
+        finally:
+            if sound != part:
+                sound.unlink(missing_ok=True)
+
+
+def write(path: str | os.PathLike[str], samples: npt.ArrayLike, like: Like) -> int:
+    """Write samples as `like` was written and return how many had to be clipped: see `writing`."""
+    checked = check(samples, like.sample_rate)
+    with writing(path, like, *checked.shape) as file:
+        file.write(checked)
+    return file.clipped
 
 
 def check(samples: npt.ArrayLike, sample_rate: int) -> Samples:
@@ -140,7 +211,7 @@ def check(samples: npt.ArrayLike, sample_rate: int) -> Samples:
     on 128, as in WAV files). An array that is neither float nor an integer of at most 32 bits,
     not finite, empty, or with the channels first is refused. Floats are not copied.
     """
-    _check_rate(sample_rate)
+    check_rate(sample_rate)
     array: npt.NDArray[Any] = np.asarray(samples)
     if array.ndim not in (1, 2):
         hint = "pass (frames,) or (frames, channels)"
@@ -172,6 +243,8 @@ def resample(samples: Samples, from_hz: int, to_hz: int) -> Samples:
     """
     if from_hz == to_hz:
         return samples
+    import soxr
+
     frames = round(len(samples) * to_hz / from_hz)
     resampled: npt.NDArray[Any] = samples[:0]
     if frames:
@@ -186,17 +259,8 @@ def to_mono(samples: Samples) -> Samples:
     return mono
 
 
-def chunks(length: int, chunk: int, left: int, right: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield (start, stop, context_start, context_stop) until [0, length) is covered, in order.
-
-    The context adds `left` and `right` frames around a chunk and ends where the recording ends.
-    """
-    for start in range(0, length, chunk):
-        stop = min(start + chunk, length)
-        yield start, stop, max(0, start - left), min(length, stop + right)
-
-
-def _check_rate(sample_rate: int) -> None:
+def check_rate(sample_rate: int) -> None:
+    """Refuse a sample rate outside of what is supported."""
     if sample_rate != int(sample_rate) or not MIN_RATE_HZ <= sample_rate <= MAX_RATE_HZ:
         hint = f"resample to between {MIN_RATE_HZ} and {MAX_RATE_HZ} Hz"
         raise AudioError(f"a sample rate of {sample_rate} Hz is not supported", hint=hint)
@@ -208,85 +272,6 @@ def _check_content(samples: npt.NDArray[Any], name: str) -> None:
     if not np.isfinite(samples).all():
         hint = "replace NaN and infinity first, for example with numpy.nan_to_num"
         raise AudioError(f"{name} holds samples that are not finite numbers", hint=hint)
-
-
-def _head(path: Path) -> bytes:
-    """Return the first bytes of a file, or say why there are none."""
-    try:
-        if path.exists() and not path.is_file():  # opening a pipe would wait for its other end
-            raise AudioError(f"{path} is not a file", hint="name one recording")
-        with path.open("rb") as raw:
-            head = raw.read(16)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise AudioError(f"{path} cannot be read: {reason}", hint="check the name") from error
-    if not head:
-        raise AudioError(f"{path} is empty", hint="the file has no bytes; get it again")
-    return head
-
-
-def _kind(path: Path, like: Recording, frames: int, channels: int) -> tuple[str, str]:
-    """Choose format and subtype from the extension and the host, if they can hold it."""
-    if path.suffix.lower() not in _NEAREST:
-        what = f"{path} does not end in the name of a known format"
-        raise AudioError(what, hint=f"{_KNOWN} can be written")
-    kind, subtype, nearer = _NEAREST[path.suffix.lower()]
-    alike = like.format == kind or (kind == "WAV" and like.format in WAVES)
-    # Of MPEG libsndfile reads more than it writes: there only layer III in an MP3 will do.
-    if alike and subtype not in ("OPUS", "MPEG_LAYER_III") and like.subtype != "MPEG_LAYER_III":
-        kind, subtype = like.format, like.subtype
-    subtype = nearer.get(subtype if alike else like.subtype, subtype)
-    sample_bytes = _PCM_BITS.get(subtype, 64 if subtype == "DOUBLE" else 32) // 8
-    if kind in WAVES and frames * channels * sample_bytes > _WAV_LIMIT_BYTES:
-        kind = "RF64"
-    name = "opus" if subtype == "OPUS" else kind.lower()
-    if like.sample_rate not in (rates_hz := _RATES_HZ.get(subtype, (like.sample_rate,))):
-        hint = "write flac or wav, or resample to one of " + ", ".join(map(str, rates_hz))
-        raise AudioError(f"{name} cannot hold a rate of {like.sample_rate} Hz", hint=hint)
-    if channels > (most := _MAX_CHANNELS.get(kind, channels)):
-        hint = f"it holds {most}; wav holds more"
-        raise AudioError(f"{name} cannot hold {channels} channels", hint=hint)
-    return kind, subtype
-
-
-def _encoder_options(
-    subtype: str, sample_rate: int, channels: int, host_bps: int | None
-) -> dict[str, Any]:
-    """Ask the lossy encoders for the host's bit rate, or for a good one if that is more.
-
-    `compression_level` runs from 0 (best) to 1. libsndfile makes of it, as measured: for MP3 at a
-    constant rate a line from 320 to 32 kbit/s (160 to 8 below 32 kHz, 64 to 8 below 16 kHz), then
-    the nearest rate there is; for Opus a line from 256 to 6 kbit/s for each channel; for Vorbis
-    its quality scale, where 0.1 is quality 9: about 60 kbit/s for a voice at 16 kHz, 107 at 48.
-    """
-    host_kbps = (host_bps or 0) / 1_000
-    if subtype == "MPEG_LAYER_III":
-        top, bottom, good = (320, 32, 96) if sample_rate >= 32_000 else (160, 8, 64)
-        if sample_rate < 16_000:
-            top, good = 64, 32
-        kbps = min(top, max(good * channels, host_kbps))
-        return {"compression_level": (top - kbps) / (top - bottom), "bitrate_mode": "CONSTANT"}
-    if subtype == "OPUS":
-        kbps = min(256, max(64, host_kbps / channels))
-        return {"compression_level": (256 - kbps) / 250}
-    return {"compression_level": 0.1} if subtype == "VORBIS" else {}
-
-
-def _encodable(block: Samples, subtype: str) -> tuple[npt.NDArray[Any], int]:
-    """Limit and round what goes into an integer format; count the samples beyond full scale.
-
-    Left to itself libsndfile rounds down in a WAV and to nearest in a FLAC. Levels shifted to the
-    top of 32 bits it only shifts back.
-    """
-    if subtype in ("FLOAT", "DOUBLE", *_PERCEPTUAL):  # these hold peaks above 1.0
-        return block, 0
-    beyond = int(np.count_nonzero(np.abs(block) > 1.0))
-    if subtype not in _PCM_BITS:
-        return np.clip(block, -1.0, 1.0), beyond
-    bits = _PCM_BITS[subtype]
-    steps = np.float64(2 ** (bits - 1))
-    levels = np.clip(np.rint(block * steps), -steps, steps - 1)
-    return levels.astype(np.int32) << (32 - bits), beyond
 
 
 @contextlib.contextmanager

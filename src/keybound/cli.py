@@ -28,6 +28,7 @@ from keybound.terminal import (
     options,
     party_name,
     payload,
+    progress_bar,
     refuse,
     registry,
     reworded,
@@ -92,7 +93,15 @@ def embed(
     marker = load(model)
     _, key, number, rho = claim(name, key_file, payload, registry, marker.card.bits)
     verdict, clipped = files.embed(
-        marker, host, output, key=key, payload=number, nonce=nonce, rho=rho, replace=force
+        marker,
+        host,
+        output,
+        key=key,
+        payload=number,
+        nonce=nonce,
+        rho=rho,
+        replace=force,
+        progress=progress_bar("marking"),
     )
     if clipped:
         say(f"samples limited to full scale: {clipped}")
@@ -107,19 +116,27 @@ def evidence(verdict: "Verdict") -> dict[str, Any]:
 @cli.command()
 @click.argument("recording", type=click.Path())
 @click.option("--frames", is_flag=True, help="With --json: the values of every frame too.")
+@click.option("--plot", type=click.Path(), help="Draw presence and spans: a name in .svg or .png.")
 @options(model, as_json)
-def detect(recording: str, frames: bool, model: str | None, as_json: bool) -> None:
+def detect(
+    recording: str, frames: bool, plot: str | None, model: str | None, as_json: bool
+) -> None:
     """Say whether RECORDING carries a mark, and where. Exit status 0 if so, 1 if not."""
-    from keybound import audio
+    from keybound import files
 
     if frames and not as_json:
         raise click.UsageError("--frames needs --json")
-    heard = audio.read(recording)
-    found = load(model).detect(heard.samples, heard.sample_rate)
+    found = files.detect(load(model), recording, progress=progress_bar("listening"))
+    if plot is not None:
+        from keybound.plot import draw
+
+        draw(found, Path(plot), Path(recording).name)
     result: dict[str, Any] = {
         "present": found.present,
         "presence": found.presence,
         "threshold": found.threshold,
+        "evidence_s": found.evidence_s,
+        "evidence_threshold_s": found.evidence_threshold_s,
         "spans": [dataclasses.asdict(span) for span in found.spans],
     }
     if frames:
@@ -128,8 +145,8 @@ def detect(recording: str, frames: bool, model: str | None, as_json: bool) -> No
             "frame_presence": found.frame_presence.tolist(),
             "frame_logits": found.frame_logits.tolist(),
         }
-    absent = "marked only in parts" if found.spans else "no mark found"
-    lines = [f"{'marked' if found.present else absent} (presence {found.presence:.3f})"]
+    what = "marked" if found.present else "no mark found"
+    lines = [f"{what} (presence {found.presence:.3f})"]
     lines += [f"  {s.start_s:8.2f} s to {s.end_s:8.2f} s  {s.score:.3f}" for s in found.spans]
     emit(result, "\n".join(lines), as_json)
     sys.exit(0 if found.present else 1)
@@ -152,7 +169,7 @@ def verify(
     as_json: bool,
 ) -> None:
     """Say whether RECORDING carries this party's mark. Exit status 0 if so, 1 if not."""
-    from keybound import audio
+    from keybound import files
 
     marker = load(model)
     if anyone:
@@ -164,8 +181,7 @@ def verify(
             raise KeyBoundError(NOBODY)
     else:
         claims = [claim(name, key_file, payload, registry, marker.card.bits)]
-    heard = audio.read(recording)
-    found = marker.detect(heard.samples, heard.sample_rate)
+    found = files.detect(marker, recording, progress=progress_bar("listening"))
     verdicts = [
         marker.judge(found, key=key, payload=number, nonce=nonce, rho=rho, tries=len(claims))
         for _, key, number, rho in claims

@@ -1,9 +1,8 @@
 """The two networks as arrays in, arrays out, on ONNX Runtime. Knows no keys and no files of audio.
 
 A folder of weights holds `embedder.onnx`, `detector.onnx` and `card.json`; the card carries their
-hashes, and weights that do not agree with it are refused. The networks see a finite stretch
-around each sample, so recordings are processed in chunks with context, which equals processing
-them whole.
+hashes, and weights that do not agree with it are refused. Recordings go through the networks in
+chunks with context (`blocks`), which equals processing them whole.
 """
 
 import hashlib
@@ -11,24 +10,22 @@ import json
 import math
 import operator
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from keybound.audio import chunks
+from keybound.blocks import Feeder, Floats
 from keybound.errors import ModelError
-
-Floats = npt.NDArray[np.float32]
+from keybound.evidence import Tail
 
 SHIPPED = Path(__file__).parent / "weights"
 CARD_VERSION = 1
+CAUTIOUS = Tail(above_s=0.2, rate_hz=0.05, scale_s=0.25)  # for cards that say nothing of it
 CONTENTS_HINT = "a folder of weights holds embedder.onnx, detector.onnx and card.json"
-CHUNK_BLOCKS = 1500  # of 20 ms: half a minute keeps memory small and the cores busy
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,8 @@ class Card:
 
     `embed_context` and `detect_context` are the blocks of `hop` samples before and after a block
     that can change what the network gives for it. `threshold` holds presence to one false alarm
-    in a hundred over clean and attacked speech, `clean_threshold` over clean speech alone.
+    in a hundred over clean and attacked speech, `clean_threshold` over clean speech alone; `tail`
+    does so for a stretch within recordings of any length.
     """
 
     name: str
@@ -47,6 +45,7 @@ class Card:
     rho: int
     threshold: float
     clean_threshold: float
+    tail: Tail
     embed_context: tuple[int, int]
     detect_context: tuple[int, int]
     sha256: dict[str, str]
@@ -72,6 +71,7 @@ def read_card(folder: Path) -> Card:
             rho=operator.index(facts["rho"]),
             threshold=float(facts["thresholds"]["pooled"]),
             clean_threshold=float(facts["thresholds"]["clean"]),
+            tail=Tail(**facts["evidence"]) if "evidence" in facts else CAUTIOUS,
             embed_context=(operator.index(embed_left), operator.index(embed_right)),
             detect_context=(operator.index(detect_left), operator.index(detect_right)),
             sha256=dict(facts["sha256"]),
@@ -80,7 +80,7 @@ def read_card(folder: Path) -> Card:
         counts = (card.rho, *card.embed_context, *card.detect_context)
         if min(card.rate, card.hop, card.bits) < 1 or min(counts) < 0:
             raise ValueError("a count out of range")
-        if not math.isfinite(card.threshold + card.clean_threshold):
+        if not math.isfinite(card.threshold + card.clean_threshold + card.tail.threshold(1.0)):
             raise ValueError("a threshold that is no number")
         return card
     except OSError as error:
@@ -125,32 +125,45 @@ class Engine:
             hint = "export it anew, or update onnxruntime"
             raise ModelError(f"{path} cannot be loaded", hint=hint) from error
 
+    def embedder(self, code: npt.NDArray[np.uint8]) -> Feeder:
+        """Take 16 kHz mono samples of a host as they come; give the carrier of a code."""
+        bits, hop = code.astype(np.float32)[None], self.card.hop  # (1, bits)
+
+        def run(piece: Floats, keep: slice) -> Floats:
+            (carrier,) = self._embedder.run(None, {"x": piece[None], "code": bits})
+            made: Floats = carrier[0, keep.start * hop : keep.stop * hop]
+            return made
+
+        return Feeder(run, hop, self.card.embed_context)
+
+    def detector(self) -> Feeder:
+        """Take 16 kHz mono samples as they come; give (frames, 1 + bits): presence, then code."""
+
+        def run(piece: Floats, keep: slice) -> Floats:
+            presence, logits = self._detector.run(None, {"x": piece[None]})
+            made: Floats = np.concatenate([presence[:, None], logits], axis=1)[0, :, keep].T
+            return made
+
+        return Feeder(run, self.card.hop, self.card.detect_context)
+
     def carrier(self, samples: Floats, code: npt.NDArray[np.uint8]) -> Floats:
         """Give the carrier of a 16 kHz mono host for a code: (samples,) to (samples,)."""
-        bits = code.astype(np.float32)[None]  # (1, bits)
-        parts = []
-        for piece, keep in self._pieces(samples, self.card.embed_context):
-            (carrier,) = self._embedder.run(None, {"x": piece[None], "code": bits})
-            parts.append(carrier[0, keep.start * self.card.hop : keep.stop * self.card.hop])
-        return np.concatenate(parts)[: len(samples)]
+        return _whole(self.embedder(code), samples)[: len(samples)]
 
     def frames(self, samples: Floats) -> tuple[Floats, Floats]:
         """Give presence logits (frames,) and payload logits (frames, bits) of 16 kHz mono audio.
 
         Frame j describes the block of `hop` samples that starts at j * hop.
         """
-        presences, logits = [], []
-        for piece, keep in self._pieces(samples, self.card.detect_context):
-            presence, logit = self._detector.run(None, {"x": piece[None]})
-            presences.append(presence[0, keep])
-            logits.append(logit[0, :, keep].T)
-        return np.concatenate(presences), np.concatenate(logits)
+        made = _whole(self.detector(), samples)
+        return made[:, 0], made[:, 1:]
 
-    def _pieces(self, samples: Floats, context: tuple[int, int]) -> Iterator[tuple[Floats, slice]]:
-        """Yield stretches of whole blocks with context, and which of their blocks to keep."""
-        hop = self.card.hop
-        blocks = -(-len(samples) // hop)
-        for start, stop, first, last in chunks(blocks, CHUNK_BLOCKS, *context):
-            piece = np.asarray(samples[first * hop : last * hop], np.float32)
-            piece = np.pad(piece, (0, (last - first) * hop - len(piece)))
-            yield piece, slice(start - first, stop - first)
+
+def _whole(feeder: Feeder, samples: Floats) -> Floats:
+    return np.concatenate([*feeder.push(samples), *feeder.flush()])
+
+
+@cache
+def shipped() -> Engine:
+    """Give the networks of the package, loaded once."""
+    return Engine()

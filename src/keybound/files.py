@@ -1,21 +1,28 @@
-"""Whole files: read a recording, do one thing to it, write it back as it was.
+"""Files: read a recording in blocks, do one thing to it, write it back as it was.
 
-An output appears only when it is right: a marked file is read back and verified first.
+However long a file is, only some seconds of it are in memory. An output appears only when it is
+right: a marked file is read back and verified first.
 """
 
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from keybound import attacks, audio
+from keybound import audio
 from keybound.errors import AudioError
+from keybound.evidence import Detection
 from keybound.keys import Key
-from keybound.watermark import Verdict, Watermarker
+from keybound.stream import SHORTEST_S, too_short
+from keybound.watermark import BLOCK_S, Verdict, Watermarker, why_unreadable
+
+Progress = Callable[[int, int], None]  # frames done, of so many
+
+_BLOCK_SAMPLES = 1 << 22  # in all channels: what bounds memory at high rates
 
 
 def embed(
@@ -28,6 +35,7 @@ def embed(
     nonce: bytes = b"",
     rho: int | None = None,
     replace: bool = False,
+    progress: Progress = lambda *_: None,
 ) -> tuple[Verdict, int]:
     """Mark a file; give the verdict on what was written and the number of clipped samples.
 
@@ -35,18 +43,49 @@ def embed(
     cannot be read, an error says why and nothing is left behind.
     """
     with _output(host, output, replace) as part:
-        recording = audio.read(host)
-        samples, rate = recording.samples, recording.sample_rate
-        marked = marker.embed(samples, rate, key=key, payload=payload, nonce=nonce, check=False)
-        clipped = audio.write(part, marked, recording)
-        heard = audio.read(part)
-        verdict = marker.verify(
-            heard.samples, heard.sample_rate, key=key, payload=payload, nonce=nonce, rho=rho
-        )
+        with audio.Reader(host) as file:
+            if 0 < file.frames < SHORTEST_S * file.sample_rate:
+                raise too_short(file.frames / file.sample_rate)
+            stream = marker.embedder(
+                file.sample_rate, key=key, payload=payload, nonce=nonce, channels=file.channels
+            )
+            energy = 0.0
+            with audio.writing(part, file, file.frames, file.channels) as made:
+                for block in _blocks(file, lambda done, of: progress(done, 2 * of)):
+                    energy += float(np.sum(np.square(block)))
+                    made.write(stream.push(block).reshape(-1, file.channels))
+                made.write(stream.flush().reshape(-1, file.channels))
+        heard = detect(marker, part, progress=lambda done, of: progress(of + done, 2 * of))
+        verdict = marker.judge(heard, key=key, payload=payload, nonce=nonce, rho=rho)
         if not verdict.verified:
-            why = marker.why_unreadable(samples, rate)
+            power = energy / (made.frames * file.channels)
+            why = why_unreadable(power, made.frames / file.sample_rate)
             raise AudioError(f"{host} does not hold a mark: {why}", hint="nothing was written")
-    return verdict, clipped
+    return verdict, made.clipped
+
+
+def detect(
+    marker: Watermarker,
+    recording: str | os.PathLike[str],
+    *,
+    progress: Progress = lambda *_: None,
+) -> Detection:
+    """Look for a mark in a file. No key is needed."""
+    with audio.Reader(recording) as file:
+        stream = marker.detector(file.sample_rate, channels=file.channels)
+        for block in _blocks(file, progress):
+            stream.push(block)
+    stream.flush()
+    return stream.detection()
+
+
+def _blocks(file: audio.Reader, progress: Progress) -> Iterator[audio.Samples]:
+    size = min(round(BLOCK_S * file.sample_rate), _BLOCK_SAMPLES // file.channels)
+    done = 0
+    for block in file.blocks(size):
+        yield block
+        done += len(block)
+        progress(min(done, file.frames), file.frames)
 
 
 def attack(
@@ -59,6 +98,8 @@ def attack(
     replace: bool = False,
 ) -> dict[str, Any]:
     """Attack a file channel by channel; give the parameters that were drawn."""
+    from keybound import attacks  # scipy and codecs, which marking does without
+
     hit = attacks.attack(name)
     parameters = hit.draw(np.random.default_rng(seed), strength)
     with _output(recording, output, replace) as part:

@@ -18,6 +18,21 @@ def cut_short(path: Path, what: str) -> AudioError:
     return AudioError(f"{path} {what}", hint="get the whole file again, or repair it with ffmpeg")
 
 
+def head_of(path: Path) -> bytes:
+    """Return the first bytes of a file, or say why there are none."""
+    try:
+        if path.exists() and not path.is_file():  # opening a pipe would wait for its other end
+            raise AudioError(f"{path} is not a file", hint="name one recording")
+        with path.open("rb") as raw:
+            head = raw.read(16)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise AudioError(f"{path} cannot be read: {reason}", hint="check the name") from error
+    if not head:
+        raise AudioError(f"{path} is empty", hint="the file has no bytes; get it again")
+    return head
+
+
 def promised_frames(path: Path, file: Any) -> int:
     """Say how many frames must come out; refuse a file that cannot tell, or ends before its end.
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from keybound.errors import KeyBoundError
-from keybound.terminal import options, say
+from keybound.terminal import options, progress_bar, say
 
 
 @click.command()
@@ -54,23 +54,6 @@ def _torch_room(name: str) -> Any:
     except ImportError as error:
         what = f"this needs {error.name}"
         raise KeyBoundError(what, hint="pip install 'keybound[train]'") from error
-
-
-def progress_bar(what: str) -> Any:
-    """Show a bar with an estimate on a terminal; gives a function of (done, of) to call."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    bar = Progress(console=Console(stderr=True), transient=True)
-    task = bar.add_task(what, total=None)
-    bar.start()
-
-    def update(done: int, of: int) -> None:
-        bar.update(task, completed=done, total=of)
-        if done == of:
-            bar.stop()
-
-    return update
 
 
 @click.group(no_args_is_help=False)

@@ -41,6 +41,27 @@ def emit(result: dict[str, Any], text: str, as_json: bool) -> None:
     click.echo(json.dumps(result) if as_json else text)
 
 
+def progress_bar(what: str) -> Callable[[int, int], None]:
+    """Show a bar with an estimate on a terminal; gives a function of (done, of) to call."""
+    if not sys.stderr.isatty():
+        return lambda *_: None
+    from rich.console import Console
+    from rich.progress import Progress
+
+    bar = Progress(console=Console(stderr=True), transient=True)
+    task = bar.add_task(what, total=None)
+    click.get_current_context().call_on_close(bar.stop)  # an error must not leave it there
+
+    def update(done: int, of: int) -> None:
+        bar.update(task, completed=done, total=of)
+        if done == of:
+            bar.stop()
+        elif not bar.live.is_started:  # what is done at once needs no bar
+            bar.start()
+
+    return update
+
+
 def options(*made: Any) -> Callable[[F], F]:
     """Put several options on a verb, in the order they are to be listed."""
 

@@ -12,11 +12,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from keybound import audio
+from keybound import files
 from keybound.errors import CorpusError, KeyBoundError, KeyFileError
+from keybound.evidence import Detection
 from keybound.journal import COLUMNS, Row, Stamp
 from keybound.keys import Key
-from keybound.watermark import Detection, Verdict, Watermarker
+from keybound.watermark import Verdict, Watermarker
 
 ENV = "env:"
 
@@ -105,8 +106,7 @@ class Worker:
 
     def _heard(self, path: str) -> tuple[Detection, float]:
         """Detect in a file; give the seconds of audio too."""
-        heard = audio.read(path)
-        found = self.marker.detect(heard.samples, heard.sample_rate)
+        found = files.detect(self.marker, path)
         return found, _seconds(path) or len(found.frame_presence) * found.frame_s
 
     def _judged(self, found: Detection, one: Whose, task: Task, tries: int = 1) -> Verdict:
@@ -132,8 +132,6 @@ class Worker:
         return row | {"party": (one.name or None) if named else None}
 
     def _embed(self, task: Task) -> Row:
-        from keybound import files  # brings the attacks, hence scipy, which the others do without
-
         assert task.output is not None
         assert task.who is not None
         one = self.job.whose[task.who]

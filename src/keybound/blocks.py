@@ -1,0 +1,57 @@
+"""Feed a network block by block as sound comes in. Knows arrays only: no files, keys or weights.
+
+A network sees a finite stretch around each block of samples. Fed with whole blocks and that much
+context on either side it gives what it gives for the whole recording, however the sound was cut.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float32]
+Run = Callable[[Floats, slice], Floats]
+
+CHUNK_BLOCKS = 1500  # of 20 ms: half a minute keeps memory small and the cores busy
+
+
+class Feeder:
+    """Push mono samples, get what a network makes of the blocks whose context is complete.
+
+    `run` takes a stretch of whole blocks and says what it gives for some of them, first axis in
+    time. `context` counts the blocks before and after a block that can change what comes of it.
+    """
+
+    def __init__(self, run: Run, hop: int, context: tuple[int, int]) -> None:
+        self._run, self._hop = run, hop
+        self._left, self._right = context
+        self._held: Floats = np.zeros(0, np.float32)
+        self._first = 0  # the block with which `_held` begins
+        self._next = 0  # the block that is due
+
+    def push(self, samples: Floats) -> list[Floats]:
+        """Take some samples and give what they complete."""
+        self._held = np.concatenate([self._held, samples], dtype=np.float32)
+        there = self._first + len(self._held) // self._hop
+        return self._advance(there, there - self._right)
+
+    def flush(self) -> list[Floats]:
+        """Give the rest: the sound is at its end, within the last block."""
+        there = self._first + -(-len(self._held) // self._hop)
+        return self._advance(there, there)
+
+    def _advance(self, there: int, ready: int) -> list[Floats]:
+        """Run the blocks that are due and `ready`, with the context that is `there`."""
+        made = []
+        while self._next < ready:
+            stop = min(ready, self._next + CHUNK_BLOCKS)
+            first, last = max(0, self._next - self._left), min(there, stop + self._right)
+            begin, size = (first - self._first) * self._hop, (last - first) * self._hop
+            piece = self._held[begin : begin + size]
+            piece = np.pad(piece, (0, size - len(piece)))
+            made.append(self._run(piece, slice(self._next - first, stop - first)))
+            self._next = stop
+        keep = max(0, self._next - self._left)
+        self._held = self._held[(keep - self._first) * self._hop :]
+        self._first = keep
+        return made

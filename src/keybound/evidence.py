@@ -1,0 +1,182 @@
+"""From the values of frames to what they prove: spans, marks, presence. Knows no audio and no keys.
+
+A frame's evidence is how much more likely it is marked than not, times its length: a stretch of a
+second that is surely marked holds 1 s of evidence, one that surely is not holds -1 s. The strongest
+stretch of an unmarked recording holds the more, the longer the recording is; how much more is
+measured on unmarked speech and kept in the card (`Tail`).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float32]
+Stretch = tuple[int, int]  # first frame, and the one after the last
+
+FALSE_ALARMS = 0.01  # of unmarked recordings, whatever their length
+GAP_S = 0.5  # frames that waver do not end a span, a pause of half a second does
+AGREEMENT = 0.7  # of one code; two codes of chance agree in half, give or take an eighth
+MOST_MARKS = 8  # that one recording is taken to hold
+
+
+@dataclass(frozen=True)
+class Tail:
+    """How evidence is distributed in unmarked recordings.
+
+    Stretches that hold more than `above_s` come `rate_hz` times a second, and beyond it their
+    evidence falls off exponentially with the mean `scale_s`.
+    """
+
+    above_s: float
+    rate_hz: float
+    scale_s: float
+
+    def threshold(self, length_s: float) -> float:
+        """Give the evidence in seconds that one unmarked recording in a hundred holds somewhere."""
+        expected = self.rate_hz * length_s / -math.log1p(-FALSE_ALARMS)
+        return self.above_s + self.scale_s * math.log(max(1.0, expected))
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch that is marked: from, to, and its presence score."""
+
+    start_s: float
+    end_s: float
+    score: float
+
+
+@dataclass(frozen=True, eq=False)
+class Mark:
+    """Spans that carry one code, and what they say together."""
+
+    spans: tuple[Span, ...]
+    code_logits: Floats  # (bits,) pooled over the frames of the spans
+
+
+@dataclass(frozen=True, eq=False)
+class Detection:
+    """Whether there is a mark, and the values of each frame that say so. No key was needed."""
+
+    present: bool
+    presence: float  # mean over frames of the sigmoid of the presence logit
+    threshold: float  # of presence, calibrated on recordings of a second
+    evidence_s: float  # of the strongest stretch
+    evidence_threshold_s: float  # for a recording of this length
+    spans: tuple[Span, ...]
+    marks: tuple[Mark, ...]  # the spans by the code that they carry, the strongest first
+    frame_s: float
+    frame_presence: Floats  # (frames,) in [0, 1]
+    frame_logits: Floats  # (frames, bits), of the code, not of the payload
+    code_logits: Floats  # (bits,) of the strongest mark; of all frames if there is none
+
+
+def weigh(
+    presence: Floats, logits: Floats, frame_s: float, end_s: float, threshold: float, tail: Tail
+) -> Detection:
+    """Judge a recording by presence logits (frames,) and code logits (frames, bits).
+
+    It is marked if its mean presence reaches the threshold, or if a stretch of it holds more
+    evidence than unmarked recordings of its length do. It ends at `end_s`, in its last frame.
+    """
+    chance: Floats = (1 / (1 + np.exp(-presence))).astype(np.float32)
+    score = float(chance.mean())
+    least_s = tail.threshold(end_s)
+    evidence_s, found = stretches(chance, frame_s, least_s)
+    if not found and score >= threshold:
+        found = [(0, len(chance))]
+    parts = [part for stretch in found for part in split(chance, stretch, frame_s)]
+    spans = tuple(_span(chance, part, frame_s, end_s) for part in parts)
+    marks = gather(spans, parts, presence, logits)
+    return Detection(
+        present=bool(found),
+        presence=score,
+        threshold=threshold,
+        evidence_s=evidence_s,
+        evidence_threshold_s=least_s,
+        spans=spans,
+        marks=marks,
+        frame_s=frame_s,
+        frame_presence=chance,
+        frame_logits=logits,
+        code_logits=marks[0].code_logits if marks else pool(presence, logits),
+    )
+
+
+def stretches(chance: Floats, frame_s: float, least_s: float) -> tuple[float, list[Stretch]]:
+    """Find the stretches that hold `least_s` of evidence, and the most that any stretch holds.
+
+    Going on from its start, a stretch ends where its evidence was highest, once it has fallen from
+    there by `least_s` or to nothing.
+    """
+    found: list[Stretch] = []
+    most = total = best = 0.0
+    start = stop = 0
+    for frame, gain in enumerate(((2 * chance.astype(np.float64) - 1) * frame_s).tolist(), 1):
+        total += gain
+        if total > best:
+            best, stop = total, frame
+        elif total <= max(0.0, best - least_s):
+            if best >= least_s:
+                found.append((start, stop))
+            most, total, best, start = max(most, best), 0.0, 0.0, frame
+    if best >= least_s:
+        found.append((start, stop))
+    return max(most, best), found
+
+
+def split(chance: Floats, stretch: Stretch, frame_s: float) -> list[Stretch]:
+    """Trim a stretch to frames that are more likely marked than not, and cut it at long pauses."""
+    first, last = stretch
+    likely = np.flatnonzero(chance[first:last] >= 0.5) + first
+    if not len(likely):  # its mean reached the threshold without any such frame
+        return [stretch]
+    cuts = np.flatnonzero(np.diff(likely) - 1 >= GAP_S / frame_s)
+    starts = [likely[0], *likely[cuts + 1]]
+    stops = [*likely[cuts], likely[-1]]
+    return [(int(a), int(b) + 1) for a, b in zip(starts, stops, strict=True)]
+
+
+def gather(
+    spans: Sequence[Span], parts: Sequence[Stretch], presence: Floats, logits: Floats
+) -> tuple[Mark, ...]:
+    """Put the spans together that carry one code, so that their evidence adds up.
+
+    The longest comes first. A span joins the first mark with whose code it agrees, bits weighted
+    by how sure the span is of them, else it is a mark of its own. No key enters, so none profits.
+    """
+    weight = np.exp(presence - presence.max())[:, None]
+    groups: list[list[int]] = []
+    totals: list[Floats] = []  # of each group: (bits,)
+    for index in sorted(range(len(parts)), key=lambda i: parts[i][0] - parts[i][1]):
+        frames = slice(*parts[index])
+        own: Floats = (weight[frames] * logits[frames]).sum(axis=0)
+        sure = np.abs(own) / (np.abs(own).sum() + 1e-30)
+        near = [i for i, t in enumerate(totals) if sure[(t > 0) == (own > 0)].sum() >= AGREEMENT]
+        if near:
+            groups[near[0]].append(index)
+            totals[near[0]] += own
+        elif len(groups) < MOST_MARKS:
+            groups.append([index])
+            totals.append(own)
+    marks = []
+    for group, total in zip(groups, totals, strict=True):
+        mass = sum(weight[slice(*parts[i])].sum() for i in group)
+        marks.append(Mark(tuple(spans[i] for i in sorted(group)), total / mass))
+    return tuple(marks)
+
+
+def pool(presence: Floats, logits: Floats) -> Floats:
+    """Average payload logits over frames by the softmax of the presence logits: (bits,)."""
+    weight = np.exp(presence - presence.max())
+    pooled: Floats = (weight / weight.sum()) @ logits
+    return pooled
+
+
+def _span(chance: Floats, part: Stretch, frame_s: float, end_s: float) -> Span:
+    start, stop = part
+    mean = float(chance[start:stop].mean())
+    return Span(float(start * frame_s), min(float(stop * frame_s), end_s), mean)

@@ -1,0 +1,188 @@
+"""Marks and scores for sound as it comes: what files, arrays and live speech have in common.
+
+Sound goes in in blocks of any size and comes out `latency_s` later, the same whatever the blocks
+were. Nothing is learnt from the recording as a whole, so nothing waits for its end.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from keybound import audio, codes
+from keybound.blocks import Floats
+from keybound.engine import Engine, shipped
+from keybound.errors import AudioError
+from keybound.evidence import Detection, weigh
+from keybound.keys import Key
+from keybound.resampler import Resampler
+
+SHORTEST_S = 0.1  # under this there is nothing to judge
+
+
+class StreamEmbedder:
+    """Mark sound as it comes: `push` gives marked samples back, `flush` the last of them.
+
+    `latency_s` is at most 0.2: when n samples have gone in, all but the last `latency` have come
+    out. Shape and type are those of what is pushed, (frames,) or (frames, channels). Give the
+    `engine` of a `Watermarker` to use its weights.
+    """
+
+    def __init__(
+        self,
+        sample_rate: int,
+        *,
+        key: Key,
+        payload: int,
+        nonce: bytes = b"",
+        channels: int = 1,
+        engine: Engine | None = None,
+    ) -> None:
+        engine = engine or shipped()
+        card = engine.card
+        audio.check_rate(sample_rate)
+        code = codes.encode(payload, key, card.bits, nonce)
+        self._down = Resampler(sample_rate, card.rate, channels)
+        self._feeders = [engine.embedder(code) for _ in range(channels)]
+        self._up = Resampler(card.rate, sample_rate, channels)
+        self._look_s = (card.embed_context[1] + 1) * card.hop / card.rate  # ahead of a block
+        self.sample_rate = sample_rate
+        self.channels = channels
+        self._host: npt.NDArray[Any] = np.zeros((0, channels), np.float32)
+        self._carrier: Floats = np.zeros((0, channels), np.float32)
+        self._kind: tuple[np.dtype[Any], int] = np.dtype(np.float32), 1 if channels == 1 else 2
+        self._taken = self._given = 0
+        self._narrow = 0  # samples of the carrier that are still to come, at the networks' rate
+
+    @property
+    def latency(self) -> int:
+        """Count the samples between what goes in and what comes out."""
+        delay_s = self._down.delay_s + self._look_s + self._up.delay_s
+        return math.ceil(delay_s * self.sample_rate)
+
+    @property
+    def latency_s(self) -> float:
+        """Give the time between what goes in and what comes out."""
+        return self.latency / self.sample_rate
+
+    def push(self, samples: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Take some samples and give those that are marked by now."""
+        given = np.asarray(samples)
+        host = _block(given, self.sample_rate, self.channels)
+        self._kind = given.dtype, given.ndim
+        self._taken += len(host)
+        self._host = np.concatenate([self._host, host])
+        self._mark(self._down.push(host.astype(np.float32, copy=False)))
+        return as_given(self._give(self._taken - self.latency), *self._kind)
+
+    def flush(self) -> npt.NDArray[Any]:
+        """Give the rest: the sound is at its end."""
+        self._mark(self._down.flush())
+        rest = [np.concatenate([np.zeros(0, np.float32), *one.flush()]) for one in self._feeders]
+        self._widen(np.stack(rest, axis=1)[: self._narrow])
+        wide = np.concatenate([self._carrier, self._up.flush()])
+        lost = max(0, len(self._host) - len(wide))  # rounding may cost the last sample
+        self._carrier = np.pad(wide, ((0, lost), (0, 0)))
+        return as_given(self._give(self._taken), *self._kind)
+
+    def _mark(self, narrow: Floats) -> None:
+        self._narrow += len(narrow)
+        fed = [one.push(channel) for one, channel in zip(self._feeders, narrow.T, strict=True)]
+        made = [np.concatenate([np.zeros(0, np.float32), *parts]) for parts in fed]
+        self._narrow -= len(made[0])
+        self._widen(np.stack(made, axis=1))
+
+    def _widen(self, carrier: Floats) -> None:
+        self._carrier = np.concatenate([self._carrier, self._up.push(carrier)])
+
+    def _give(self, until: int) -> npt.NDArray[Any]:
+        count = max(0, until - self._given)
+        marked = self._host[:count] + self._carrier[:count]
+        self._host, self._carrier = self._host[count:], self._carrier[count:]
+        self._given += count
+        return marked
+
+
+class StreamDetector:
+    """Look for a mark in sound as it comes, of any length. Anyone can: no key is needed.
+
+    `push` gives the presence of the frames that are known by now, in [0, 1], at most `latency_s`
+    after they were heard; `flush` gives the last of them. `detection` weighs all so far. It keeps
+    the values of every frame: twelve megabytes an hour.
+    """
+
+    def __init__(
+        self, sample_rate: int, *, channels: int = 1, engine: Engine | None = None
+    ) -> None:
+        engine = engine or shipped()
+        audio.check_rate(sample_rate)
+        self.card = engine.card
+        self.sample_rate, self.channels = sample_rate, channels
+        self._share = np.full((channels, 1), 1 / channels, np.float32)
+        self._down = Resampler(sample_rate, self.card.rate, 1)
+        self._feeder = engine.detector()
+        self._frames: list[Floats] = [np.zeros((0, 1 + self.card.bits), np.float32)]
+        self._taken = 0
+
+    @property
+    def latency_s(self) -> float:
+        """Give the longest time from a frame's beginning to its score."""
+        look = (self.card.detect_context[1] + 1) * self.card.hop / self.card.rate
+        return self._down.delay_s + look
+
+    def push(self, samples: npt.ArrayLike) -> Floats:
+        """Take some samples and give the presence of the frames that they complete."""
+        heard = _block(np.asarray(samples), self.sample_rate, self.channels)
+        self._taken += len(heard)
+        mono = heard.astype(np.float32, copy=False) @ self._share  # ten times as fast as a mean
+        return self._keep(self._feeder.push(self._down.push(mono)[:, 0]))
+
+    def flush(self) -> Floats:
+        """Give the presence of the last frames: the sound is at its end."""
+        rest = self._feeder.push(self._down.flush()[:, 0])
+        return self._keep([*rest, *self._feeder.flush()])
+
+    def detection(self) -> Detection:
+        """Say whether and where what was heard so far is marked."""
+        heard_s = self._taken / self.sample_rate
+        frames = np.concatenate(self._frames)  # (frames, 1 + bits)
+        if heard_s < SHORTEST_S or not len(frames):
+            raise too_short(heard_s)
+        frame_s = self.card.hop / self.card.rate
+        end_s = min(heard_s, len(frames) * frame_s)
+        presence, logits = frames[:, 0], frames[:, 1:]
+        return weigh(presence, logits, frame_s, end_s, self.card.threshold, self.card.tail)
+
+    def _keep(self, made: list[Floats]) -> Floats:
+        fresh = np.concatenate([self._frames[0][:0], *made])
+        self._frames.append(fresh)
+        chance: Floats = (1 / (1 + np.exp(-fresh[:, 0]))).astype(np.float32)
+        return chance
+
+
+def too_short(seconds: float) -> AudioError:
+    """Say that there is too little to mark or to judge."""
+    hint = f"at least {SHORTEST_S:g} s, better a second or more"
+    return AudioError(f"{1000 * seconds:.3g} ms is too short for a mark", hint=hint)
+
+
+def as_given(marked: npt.NDArray[Any], dtype: np.dtype[Any], dimensions: int) -> npt.NDArray[Any]:
+    """Bring marked floats (frames, channels) back to the type and dimensions of the host."""
+    shaped = marked[:, 0] if dimensions == 1 else marked
+    if dtype.kind == "f":
+        return shaped.astype(dtype, copy=False)
+    info = np.iinfo(dtype)
+    scale = 2.0 ** (info.bits - 1)
+    levels = np.rint(shaped * scale) + (scale if info.min == 0 else 0)
+    return np.clip(levels, info.min, info.max).astype(dtype)
+
+
+def _block(given: npt.NDArray[Any], sample_rate: int, channels: int) -> audio.Samples:
+    if not len(given):
+        return np.zeros((0, channels), np.float32)
+    block = audio.check(given, sample_rate)
+    if block.shape[1] != channels:
+        what = f"the stream has {channels} channels, and {block.shape[1]} came"
+        raise AudioError(what, hint="say how many when it begins: channels=")
+    return block

@@ -1,0 +1,78 @@
+"""What unmarked speech holds by chance is measured, and extends to other lengths."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keybound.benchmark import card, lengths, tail
+from keybound.engine import CAUTIOUS, SHIPPED, read_card
+from keybound.evidence import stretches
+from keybound.watermark import Watermarker
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+@given(st.lists(st.integers(0, 8), min_size=1, max_size=200))
+def test_the_highest_peak_is_what_the_strongest_stretch_holds(eighths: list[int]) -> None:
+    chance = np.array(eighths, np.float32) / 8
+    most, _ = stretches(chance, 0.02, 1e9)
+    assert tail.peaks(chance, 0.02).max(initial=0) == pytest.approx(most)
+
+
+def test_the_fit_finds_an_exponential_tail_and_the_worst_attack() -> None:
+    rng = np.random.default_rng(0)
+    nulls = [
+        tail.Null("clean", (0.01,) * 9, 1000.0),
+        tail.Null("mild", tuple(rng.exponential(0.1, 100)), 1000.0),
+        tail.Null("harsh", tuple(rng.exponential(0.1, 400)), 1000.0),
+    ]
+    fitted = tail.fit(nulls)
+    assert 0.1 <= fitted.scale_s <= 0.18  # 0.1, and caution
+    beyond = np.mean(
+        [rng.exponential(0.1, rng.poisson(400)).max() > fitted.threshold(1000) for _ in range(3000)]
+    )
+    assert beyond <= 0.01
+
+
+def test_the_fit_of_hardly_anything_is_still_one() -> None:
+    assert tail.fit([tail.Null("clean", (), 60.0)]).threshold(3600) > 0.2
+    one = tail.fit([tail.Null("clean", (0.04,), 60.0)])
+    assert one.threshold(3600) > one.threshold(60) > 0.04
+
+
+def test_the_card_gets_what_was_measured(tmp_path: Path) -> None:
+    for name in ("card.json", "embedder.onnx", "detector.onnx"):
+        shutil.copy(SHIPPED / name, tmp_path)
+    facts = json.loads((tmp_path / "card.json").read_text())
+    facts.pop("evidence", None)
+    (tmp_path / "card.json").write_text(json.dumps(facts))
+    assert read_card(tmp_path).tail == CAUTIOUS
+    fitted = card.calibrate_evidence(tmp_path, DATA, attacks=("clean", "noise-10"))
+    assert read_card(tmp_path).tail == fitted
+    (clean, noisy) = tail.measure(Watermarker(tmp_path), DATA, ("clean", "noise-10"))
+    assert clean.seconds == noisy.seconds > 5
+    rows = list(tail.alarms(Watermarker(tmp_path), DATA, ("clean",), (1.0, 5.0)))
+    assert [(row["alarms"], row["files"]) for row in rows] == [(0, int(clean.seconds)), (0, 1)]
+    assert tail.fit([clean, noisy]) == fitted
+
+
+def test_the_shipped_card_was_calibrated() -> None:
+    shipped = read_card(SHIPPED).tail
+    assert shipped != CAUTIOUS
+    assert 0 < shipped.threshold(1) < shipped.threshold(10_800) < 5
+
+
+def test_pieces_of_a_speaker_get_longer_and_better(tmp_path: Path) -> None:
+    for number, path in enumerate(sorted(DATA.glob("*.flac"))):
+        shutil.copy(path, tmp_path / f"00{number}-7-1-000{number}.flac")
+    rows = list(
+        lengths.measure(Watermarker(), [tmp_path], seconds=(1.0, 5.0), attacks=("clean",), most=3)
+    )
+    assert [(row["seconds"], row["trials"]) for row in rows] == [(1.0, 3), (5.0, 1)]
+    assert rows[0]["ba"] > 0.9
+    assert rows[1]["ba"] == rows[1]["verified"] == 1
