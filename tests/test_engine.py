@@ -210,7 +210,7 @@ DAMAGED = {
     "a rate with a fraction": edited(lambda facts: facts.update(rate=16000.5)),
     "a context of three": edited(lambda facts: facts["context"].update(embed=[1, 2, 3])),
     "a context before time": edited(lambda facts: facts["context"].update(detect=[-1, 25])),
-    "a threshold that is none": edited(lambda facts: facts["thresholds"].update(pooled=np.nan)),
+    "a threshold that is none": edited(lambda facts: facts["thresholds"].update(attacked=np.nan)),
 }
 
 

@@ -69,7 +69,7 @@ def read_card(folder: Path) -> Card:
             hop=operator.index(facts["hop"]),
             bits=operator.index(facts["bits"]),
             rho=operator.index(facts["rho"]),
-            threshold=float(facts["thresholds"]["pooled"]),
+            threshold=float(facts["thresholds"]["attacked"]),
             clean_threshold=float(facts["thresholds"]["clean"]),
             tail=Tail(**facts["evidence"]) if "evidence" in facts else CAUTIOUS,
             embed_context=(operator.index(embed_left), operator.index(embed_right)),

@@ -17,6 +17,7 @@ Floats = npt.NDArray[np.float32]
 Stretch = tuple[int, int]  # first frame, and the one after the last
 
 FALSE_ALARMS = 0.01  # of unmarked recordings, whatever their length
+REACH_S = 0.25  # beyond a span, whose frames also say a little about its bits
 GAP_S = 0.5  # frames that waver do not end a span, a pause of half a second does
 AGREEMENT = 0.7  # of one code; two codes of chance agree in half, give or take an eighth
 MOST_MARKS = 8  # that one recording is taken to hold
@@ -54,7 +55,7 @@ class Mark:
     """Spans that carry one code, and what they say together."""
 
     spans: tuple[Span, ...]
-    code_logits: Floats  # (bits,) pooled over the frames of the spans
+    code_logits: Floats  # (bits,) pooled over the frames in and around the spans
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +91,9 @@ def weigh(
         found = [(0, len(chance))]
     parts = [part for stretch in found for part in split(chance, stretch, frame_s)]
     spans = tuple(_span(chance, part, frame_s, end_s) for part in parts)
-    marks = gather(spans, parts, presence, logits)
+    reach = round(REACH_S / frame_s)
+    wider = [(max(0, a - reach), min(len(chance), b + reach)) for a, b in parts]
+    marks = gather(spans, wider, presence, logits)
     return Detection(
         present=bool(found),
         presence=score,

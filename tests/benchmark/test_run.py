@@ -171,6 +171,6 @@ def test_calibration_completes_a_card(tmp_path):
     assert set(facts["validation"]["robustness"]) == {"clean", "gain"}
     assert facts["validation"]["quality"]["pesq"] > 4
     assert facts["validation"]["robustness"]["clean"]["fpr"] <= 0.01
-    assert 0 < facts["thresholds"]["clean"] <= facts["thresholds"]["pooled"] < 1
-    assert Watermarker(tmp_path).card.threshold == facts["thresholds"]["pooled"]
-    assert partial(keybound, tmp_path)().threshold == facts["thresholds"]["pooled"]
+    assert 0 < facts["thresholds"]["clean"] <= facts["thresholds"]["attacked"] < 1
+    assert Watermarker(tmp_path).card.threshold == facts["thresholds"]["attacked"]
+    assert partial(keybound, tmp_path)().threshold == facts["thresholds"]["attacked"]

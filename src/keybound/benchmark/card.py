@@ -1,8 +1,9 @@
 """Complete the card of exported networks: thresholds and figures from a validation folder.
 
-Thresholds hold presence to one false alarm in a hundred clips of a second: `clean` over clean
-unmarked speech (the paper's), `pooled` over clean and attacked unmarked speech together. `evidence`
-holds them to one in a hundred recordings of any length.
+Thresholds are for clips of a second. `clean` holds presence to one false alarm in a hundred on clean
+unmarked speech (the paper's); `attacked`, which is the one in use, to two in a hundred after every
+single attack, hence to far fewer on clean speech. `evidence` holds recordings of any length to one
+in a hundred.
 
 `python -m keybound.benchmark.card FOLDER --valid FOLDER` does it again for weights that exist.
 """
@@ -29,7 +30,8 @@ from keybound.evidence import Tail
 from keybound.watermark import Watermarker
 
 EXTRA = ("lyra-9.2", "lyra-3.2", "opus-16", "mel")
-FALSE_ALARMS = 0.01
+FALSE_ALARMS = 0.01  # on clean speech
+ATTACKED_ALARMS = 0.02  # after the attack that makes the most
 
 
 def calibrate(
@@ -47,15 +49,17 @@ def calibrate(
         run(partial(keybound, folder), plan, path, progress=progress)
         rows = read_rows(path)
     heard = [row for row in rows if row["attack"] != "quality"]
-    clean = [row["unmarked"] for row in heard if row["attack"] == "clean"]
-    pooled = threshold_at([row["unmarked"] for row in heard], FALSE_ALARMS)
+    nulls = {name: [r["unmarked"] for r in heard if r["attack"] == name] for name in here}
+    clean = nulls["clean"]
+    least = threshold_at(clean, FALSE_ALARMS)
+    worst = max(least, *(threshold_at(scores, ATTACKED_ALARMS) for scores in nulls.values()))
     card = json.loads((folder / "card.json").read_text())
-    card["thresholds"] = {"pooled": pooled, "clean": threshold_at(clean, FALSE_ALARMS)}
+    card["thresholds"] = {"attacked": worst, "clean": least}
     card["validation"] = {
         "clips": len(clean),
         "seconds_each": plan.seconds,
         "quality": quality([row for row in rows if row["attack"] == "quality"]),
-        "robustness": summary(heard, pooled, card["rho"]),
+        "robustness": summary(heard, worst, card["rho"]),
     }
     (folder / "card.json").write_text(json.dumps(card, indent=1) + "\n")
     calibrate_evidence(folder, validation, attacks=attacks)

@@ -72,7 +72,7 @@ def export(
         "hop": HOP,
         "bits": recipe.model.bits,
         "rho": RHO,
-        "thresholds": {"pooled": 0.5, "clean": 0.5},
+        "thresholds": {"attacked": 0.5, "clean": 0.5},
         "context": {
             "embed": reach(lambda y: anchored(y, code)),
             "detect": reach(lambda y: torch.cat([v.reshape(-1, v.shape[-1]) for v in detector(y)])),
