@@ -28,11 +28,12 @@ def test_the_fit_finds_an_exponential_tail_and_the_worst_attack() -> None:
     rng = np.random.default_rng(0)
     nulls = [
         tail.Null("clean", (0.01,) * 9, 1000.0),
-        tail.Null("mild", tuple(rng.exponential(0.1, 100)), 1000.0),
-        tail.Null("harsh", tuple(rng.exponential(0.1, 400)), 1000.0),
+        tail.Null("mild", tuple(rng.exponential(0.05, 500)), 1000.0),
+        tail.Null("harsh", tuple(rng.exponential(0.1, 200)), 500.0),
+        tail.Null("harsh", tuple(rng.exponential(0.1, 200)), 500.0),
     ]
     fitted = tail.fit(nulls)
-    assert 0.1 <= fitted.scale_s <= 0.18  # 0.1, and caution
+    assert 0.1 <= fitted.scale_s <= 0.16  # 0.1, and caution
     beyond = np.mean(
         [rng.exponential(0.1, rng.poisson(400)).max() > fitted.threshold(1000) for _ in range(3000)]
     )
@@ -54,11 +55,12 @@ def test_the_card_gets_what_was_measured(tmp_path: Path) -> None:
     assert read_card(tmp_path).tail == CAUTIOUS
     fitted = card.calibrate_evidence(tmp_path, DATA, attacks=("clean", "noise-10"))
     assert read_card(tmp_path).tail == fitted
-    (clean, noisy) = tail.measure(Watermarker(tmp_path), DATA, ("clean", "noise-10"))
+    nulls = tail.measure(Watermarker(tmp_path), DATA, ("clean", "noise-10"))
+    (clean, noisy, *_) = nulls
     assert clean.seconds == noisy.seconds > 5
     rows = list(tail.alarms(Watermarker(tmp_path), DATA, ("clean",), (1.0, 5.0)))
     assert [(row["alarms"], row["files"]) for row in rows] == [(0, int(clean.seconds)), (0, 1)]
-    assert tail.fit([clean, noisy]) == fitted
+    assert tail.fit(nulls) == fitted
 
 
 def test_the_shipped_card_was_calibrated() -> None:
