@@ -74,6 +74,8 @@ rows_file = click.option(
     click.option("--method", default="keybound", show_default=True, help="What is measured."),
     click.option("--model", type=click.Path(), help="KeyBound's weights other than shipped."),
     click.option("--seconds", default=1.0, show_default=True, help="Length of a clip."),
+    click.option("--set", "speech_set", metavar="NAME", help="Speech beside the main set."),
+    click.option("--every", is_flag=True, help="All clips of each recording of --set."),
     click.option("--clips", default=300, show_default=True, help="How many."),
     click.option("--seed", default=0, show_default=True, help="What chance is drawn from."),
     click.option("--workers", default=0, help="Processes; 0 for one a core."),
@@ -81,7 +83,7 @@ rows_file = click.option(
 def bench_run(suites: tuple[str, ...], speech: str, rows: str, **how: Any) -> None:
     """Measure SUITES of attacks (paper, everyday, …), or single attacks, or security.
 
-    Rows that are already there are not measured again.
+    Rows that are already there are not measured again. Those of a --set have a table of their own.
     """
     from keybound.benchmark import bench
 

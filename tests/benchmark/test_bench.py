@@ -51,6 +51,48 @@ def test_bench_from_rows_to_report(tmp_path, keybound):
     assert page.read_text().count("<audio") >= 4
 
 
+def test_a_set_of_speech_has_its_own_rows_and_table(tmp_path, keybound):
+    path = tmp_path / "rows.jsonl"
+    words = ("bench", "run", "clean", "gain", "--speech", str(DATA), "--rows", str(path))
+    words += ("--workers", "1")
+    assert keybound(*words, "--clips", "1")[0] == 0
+    main = read_rows(path)
+    other = (*words, "--set", "other", "--every", "--clips", "4")
+    assert keybound(*other)[0] == 0
+    assert "wrote 0 rows" in keybound(*other)[2]
+    assert "wrote 0 rows" in keybound(*words, "--clips", "1")[2]
+    added = read_rows(path)[len(main) :]
+    assert {(row["speech"], row["clip"], row["attack"]) for row in added} == {
+        ("other", clip, attack) for clip in range(4) for attack in ("quality", "clean", "gain")
+    }
+    (first, *_) = (row for row in added if row["clip"] == 0 and row["attack"] == "gain")
+    (same,) = (row for row in main if row.get("attack") == "gain")
+    assert first["marked"] == same["marked"]  # the same clip, key and payload
+    assert "si_snr_raw_db" in same  # the damage, which rows of a set leave away
+    assert "si_snr_raw_db" not in first
+    assert not any("dnsmos" in row for row in added)
+    assert keybound("bench", "tables", "--rows", str(path))[0] == 0
+    text = (tmp_path / "tables.md").read_text()
+    assert "| Clips | 1 |  |  |  | 4 |" in text
+    assert "1 clips of one second" in text  # of the robustness table
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (("clean", "--every"), "--set"),
+        (("security", "clean", "--set", "other"), "security"),
+        (("clean", "--set", "Other Speech"), "lower case"),
+        (("clean", "--set", ""), "lower case"),
+    ],
+)
+def test_sets_of_speech_that_would_mix_are_refused(tmp_path, keybound, wrong, said):
+    path = tmp_path / "r.jsonl"
+    status, _, why = keybound("bench", "run", "--speech", str(DATA), "--rows", str(path), *wrong)
+    assert (status, said in why) == (2, True)
+    assert not path.exists()
+
+
 def test_unknown_suites_methods_and_missing_rows_are_refused(tmp_path, keybound):
     words = ("bench", "run", "--speech", str(DATA), "--rows", str(tmp_path / "r.jsonl"))
     for wrong in (("nonsense",), ("clean", "--method", "nobody")):

@@ -128,6 +128,18 @@ def test_clips_come_in_the_order_of_names(tmp_path):
     assert read_clips(tmp_path, 1.0, 22050)[-1].shape == (22050,)
 
 
+def test_clips_of_a_higher_rate_are_resampled_not_folded(tmp_path):
+    time_s = np.arange(2 * 48000) / 48000
+    heard, lost = (0.1 * np.sin(2 * np.pi * hz * time_s) for hz in (1000, 11000))
+    sf.write(tmp_path / "wide.flac", heard + lost, 48000, subtype="PCM_24")
+    first, second = read_clips(tmp_path, 1.0, 16000, every=True)
+    assert first.dtype == np.float32
+    assert len(first) == len(second) == 16000
+    told = 0.1 * np.sin(2 * np.pi * 1000 * np.arange(16000) / 16000)  # 11 kHz would fold to 5
+    assert np.abs(first - told)[500:].max() < 1e-4
+    assert np.abs(second - told)[:-500].max() < 1e-4
+
+
 def test_a_folder_without_recordings_is_said(tmp_path):
     with pytest.raises(AudioError, match="no recordings"):
         read_clips(tmp_path, 1.0, 16000)

@@ -1,6 +1,7 @@
 """What `keybound bench` does: suites of attacks, security, false alarms, speed, the report."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -33,13 +34,20 @@ def measure(
     seed: int,
     workers: int,
     progress: Bar,
+    speech_set: str | None = None,
+    every: bool = False,
 ) -> int:
-    """Measure suites, single attacks, or one of SPECIAL, and append rows; give how many."""
+    """Measure suites, single attacks, or one of SPECIAL, and append rows; give how many.
+
+    `speech_set` names speech beside the main set. Its rows stand in one table alone, which needs
+    neither DNSMOS nor what attacks do to the speech.
+    """
+    check_set(speech_set, suites, every=every)
     if (why := peers.available(method)) is not None:
         raise KeyBoundError(f"{method} cannot run here: {why}")
-    for name in suites:
-        if name not in (*SPECIAL, *SUITES):
-            attack(name)  # refuse unknown names before anything is measured
+    for suite in suites:
+        if suite not in (*SPECIAL, *SUITES):
+            attack(suite)  # refuse unknown names before anything is measured
     # Other weights are another method: under one name the newest rows hide the others.
     make: Make = peers.METHODS[method]
     if model:
@@ -50,25 +58,42 @@ def measure(
     facts |= {"keyed": made_up.keyed, "threshold": made_up.threshold, "versions": environment()}
     made = append(path, [facts])
     names: list[str] = []
-    for name in suites:
-        if name == "security":
+    for suite in suites:
+        if suite == "security":
             heard = read_clips(speech, max(seconds, made_up.seconds), made_up.rate, limit=clips)
             told = security.names_of(speech, seconds, clips)
             made += append(path, security.measure(made_up, heard, told, seed=seed))
-        elif name == "nulls":
+        elif suite == "nulls":
             made += append(path, false_alarms(made_up, speech, seed))
-        elif name == "speed":
+        elif suite == "speed":
             made += append(path, speed.measure())
         else:
-            names += SUITES.get(name, (name,))
+            names += SUITES.get(suite, (suite,))
     absent = {n: why for n in names if n != "clean" and (why := missing(n)) is not None}
     lines = [{"method": made_up.name, "attack": n, "reason": why} for n, why in absent.items()]
     made += append(path, lines)
     here = tuple(dict.fromkeys(n for n in names if n not in absent))
     if here:
-        plan = Plan(speech, here, seconds=seconds, clips=clips, seed=seed)
+        main = speech_set is None
+        how: dict[str, Any] = {"seconds": seconds, "clips": clips, "seed": seed, "every": every}
+        plan = Plan(speech, here, **how, opinion=main, damage=main, speech_set=speech_set)
         made += run(make, plan, path, progress=progress("measuring"), workers=workers)
     return made
+
+
+def check_set(name: str | None, suites: Sequence[str], *, every: bool) -> None:
+    """Refuse what would mix the rows of a set of speech with those of the main one."""
+    if name is None and every:
+        why = "clips of the main set are the first of each recording"
+        raise KeyBoundError(why, hint="--every goes with --set NAME")
+    if name is None:
+        return
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
+        hint = "lower case, digits and hyphens"
+        raise KeyBoundError(f"not a name for a set of speech: {name!r}", hint=hint)
+    if special := [suite for suite in suites if suite in SPECIAL]:
+        why = f"{special[0]} is measured on the main set of speech only"
+        raise KeyBoundError(why, hint="leave --set away")
 
 
 def missing(name: str) -> str | None:

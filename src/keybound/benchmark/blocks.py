@@ -148,6 +148,17 @@ MEASURES = {
         "detection accuracy at the shipped threshold, or the paper's where none is shipped",
         _usual("marked"),
     ),
+    "V_A": Measure(
+        "share of marked clips that verify: presence at the same threshold, and at most ρ wrong "
+        "bits",
+        lambda look: (
+            attributed(
+                look.rows,
+                look.evidence.usual(look.method, look.seconds),
+                look.evidence.rho(look.method),
+            ).value
+        ),
+    ),
     "FPR": Measure(
         "false-positive rate at the same threshold",
         _usual("unmarked"),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 EMPTY = "–"
 OVER = "†"  # a false-positive rate above twice the nominal one
+BELOW = "‡"  # a figure on other speech well below that on the main set
 BEHIND = "▽"  # a figure worse than the paper's, as both are printed
 STANDS_IN = "ᴱ"  # the paper's figure under EnCodec, in the row of what stands in for it
 
@@ -21,8 +22,8 @@ LATEX = {
     "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "–": "--", "−": "$-$", "×": r"$\times$", "±": r"$\pm$", "→": r"$\to$", "≥": r"$\geq$",
     "≤": r"$\leq$", "<": r"$<$", ">": r"$>$", "β": r"$\beta$", "ρ": r"$\rho$", "Δ": r"$\Delta$",
-    "†": r"$^{\dagger}$", "▽": r"$^{\triangledown}$", "ᴱ": r"$^{\mathrm{E}}$",
-    "|": "$|$",
+    "†": r"$^{\dagger}$", "‡": r"$^{\ddagger}$", "▽": r"$^{\triangledown}$",
+    "ᴱ": r"$^{\mathrm{E}}$", "|": "$|$",
 }  # fmt: skip
 
 
@@ -31,7 +32,8 @@ class Cell:
     """What stands in one place of a table.
 
     `mark` hangs behind the text; `kind` says what the figure is: "" ours, "published", "absent",
-    "over" (too many false positives), "behind" (worse than the paper's), "name".
+    "over" (too many false positives), "behind" (worse than the paper's, or than on the main set),
+    "name".
     """
 
     text: str = EMPTY

@@ -20,7 +20,7 @@ from keybound.benchmark.tables import make_tables
 
 GROUPS = {  # heading -> tables and figures by name, in order
     "Summary": ("glance", "heat-map"),
-    "Robustness": ("robustness", "attribution", "lengths", "roc", "roc-others"),
+    "Robustness": ("robustness", "attribution", "lengths", "other-speech", "roc", "roc-others"),
     "False positives": ("false-positives", "other-audio", "scores-"),
     "Security": (
         "security", "wrong-key", "tolerance", "beta", "forgeries", "remover", "remover-plot",

@@ -25,7 +25,7 @@ from keybound.benchmark.protocol import Clip, Row, Secret, read_clips, rng_of, s
 DIGITS = 5
 IDENTITY = (
     "method", "version", "suite", "attack", "clip", "seconds", "seed", "copies", "network",
-    "budget", "source", "domain", "verb",
+    "budget", "source", "domain", "verb", "speech",
 )  # fmt: skip
 
 
@@ -42,6 +42,7 @@ class Plan:
     opinion: bool = True  # DNSMOS too, which takes longer than all the rest
     damage: bool = True  # what each attack does to the speech
     every: bool = False  # all clips of each recording, not only the first
+    speech_set: str | None = None  # its name; None: the main set, which most tables are of
 
 
 Make = Callable[[], Method]
@@ -82,8 +83,9 @@ def errors_of(method: Method, reading: Reading, secret: Secret) -> int | None:
 
 def row_of(method: Method, plan: Plan, index: int, name: str) -> Row:
     """Begin a row with what names it."""
-    row = {"method": method.name, "version": method.version, "attack": name}
-    return row | {"clip": index, "seconds": length_s(method, plan), "seed": plan.seed}
+    row: Row = {"method": method.name, "version": method.version, "attack": name}
+    row |= {"clip": index, "seconds": length_s(method, plan), "seed": plan.seed}
+    return row if plan.speech_set is None else row | {"speech": plan.speech_set}
 
 
 def length_s(method: Method, plan: Plan) -> float:

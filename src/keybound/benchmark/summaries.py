@@ -7,7 +7,7 @@ filled. Nothing here prints, draws or knows the paper's figures.
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -64,6 +64,7 @@ class Evidence:
     suites: dict[tuple[str, str], list[Row]]  # (suite, method)
     reasons: dict[tuple[str, str], str]  # (method, attack or suite) -> why it was not run
     older: int = 0  # rows of versions that a later one replaces
+    sets: dict[str, "Evidence"] = field(default_factory=dict)  # other speech, by its name
     _cuts: dict[tuple[str, str, float], float | None] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -144,16 +145,22 @@ class Evidence:
 def gather(rows: Iterable[Row]) -> Evidence:
     """Sort rows by what they are about; of a row measured twice the later one counts.
 
-    Of a method with several versions only the one of its last row is kept.
+    Of a method with several versions only the one of its last row is kept. Rows of other speech
+    than the main set are kept apart.
     """
     rows = list(rows)
     newest = {row["method"]: row["version"] for row in rows if row.get("version")}
-    kept, older = {}, 0
-    for place, row in enumerate(rows):
-        if row.get("version") and row["version"] != newest[row["method"]]:
-            older += 1
-            continue
-        kept[_identity(row, place)] = row
+    current = [r for r in rows if not r.get("version") or r["version"] == newest[r["method"]]]
+    apart: dict[str, list[Row]] = {}
+    for row in current:
+        apart.setdefault(row.get("speech", ""), []).append(row)
+    main = _sorted(apart.pop("", []))
+    sets = {name: _sorted(apart[name]) for name in sorted(apart)}
+    return replace(main, older=len(rows) - len(current), sets=sets)
+
+
+def _sorted(rows: Iterable[Row]) -> Evidence:
+    kept = {_identity(row, place): row for place, row in enumerate(rows)}
     clips: dict[tuple[str, str, float], list[Row]] = {}
     suites: dict[tuple[str, str], list[Row]] = {}
     reasons: dict[tuple[str, str], str] = {}
@@ -168,7 +175,7 @@ def gather(rows: Iterable[Row]) -> Evidence:
             clips.setdefault((method, str(row["attack"]), seconds), []).append(row)
     for group in (*clips.values(), *suites.values()):
         group.sort(key=lambda row: (row.get("clip", 0), row.get("seed", 0)))
-    return Evidence(clips, suites, reasons, older)
+    return Evidence(clips, suites, reasons)
 
 
 def _identity(row: Row, place: int) -> tuple[object, ...]:

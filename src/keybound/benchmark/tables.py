@@ -14,6 +14,7 @@ from keybound.benchmark import (
     tables_keys,
     tables_quality,
     tables_security,
+    tables_speech,
     tables_studies,
 )
 from keybound.benchmark.layout import Table, check, latex, markdown
@@ -41,6 +42,7 @@ TABLES: dict[str, Callable[[Evidence], Table | None]] = {
     "RAW-Bench strict": tables_channels.raw_bench,
     "AudioMarkBench": tables_channels.audiomarkbench,
     "Longer clips": tables_attacks.lengths,
+    "Other speech": tables_speech.other_speech,
     "Damage of each attack": tables_damage.damage,
     "Confidence intervals": tables_quality.intervals,
     "Confidence intervals by attack": tables_quality.attack_intervals,
