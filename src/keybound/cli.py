@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keybound import batch, lab, parties
+from keybound import lab, parties
+from keybound.corpora import batch
 from keybound.errors import KeyBoundError
 from keybound.keys import Key
 from keybound.parties import NOBODY, claim, party_claim

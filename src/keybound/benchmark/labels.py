@@ -28,7 +28,7 @@ def notes_for(rows: Sequence[tuple[Cell, ...] | str], *more: str) -> tuple[str, 
 
 def titled(method: str) -> str:
     """Give the printed name of a method."""
-    return {"keybound-files": "KeyBound, files"}.get(method) or paper.NAMES.get(method, method)
+    return paper.NAMES.get(method, method)
 
 
 def label(attack: str) -> str:
