@@ -35,8 +35,13 @@ class Feeder:
         there = self._first + len(self._held) // self._hop
         return self._advance(there, there - self._right)
 
-    def flush(self) -> list[Floats]:
-        """Give the rest: the sound is at its end, within the last block."""
+    def flush(self, last: Floats | None = None) -> list[Floats]:
+        """Give the rest: the sound ends with these samples, within the last block.
+
+        A network that gets the last samples here runs once over them, and not again for the end.
+        """
+        if last is not None:
+            self._held = np.concatenate([self._held, last], dtype=np.float32)
         there = self._first + -(-len(self._held) // self._hop)
         return self._advance(there, there)
 

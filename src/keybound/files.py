@@ -94,10 +94,13 @@ def _write(
         stream = marker.embedder(file.sample_rate, channels=file.channels, **secret)
         energy = 0.0
         with audio.writing(part, file, file.frames, file.channels) as made:
+            held = None  # the last block ends the stream
             for block in _blocks(file, progress):
                 energy += float(np.sum(np.square(block)))
-                made.write(stream.push(block).reshape(-1, file.channels))
-            made.write(stream.flush().reshape(-1, file.channels))
+                if held is not None:
+                    made.write(stream.push(held).reshape(-1, file.channels))
+                held = block
+            made.write(stream.flush(held).reshape(-1, file.channels))
     power = energy / max(1, made.frames * file.channels)
     return Written(made.frames / file.sample_rate, power, made.clipped)
 
@@ -111,9 +114,12 @@ def detect(
     """Look for a mark in a file. No key is needed."""
     with audio.Reader(recording) as file:
         stream = marker.detector(file.sample_rate, channels=file.channels)
+        held = None  # the last block ends the stream
         for block in _blocks(file, progress):
-            stream.push(block)
-    stream.flush()
+            if held is not None:
+                stream.push(held)
+            held = block
+    stream.flush(held)
     return stream.detection()
 
 

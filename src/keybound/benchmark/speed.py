@@ -25,6 +25,7 @@ from keybound.watermark import Watermarker
 VERBS = ("embed", "detect")
 FILES = "keybound-files"
 RATE = 16_000  # of those files
+SETTLE_S = 0.3  # torch's threads go on spinning for a while, which would be the next one's loss
 PATIENCE_S = 30.0  # after so long a method that is slow is not asked again
 
 
@@ -61,6 +62,7 @@ def _measure(seconds: float, turns: int, names: Iterable[str], place: Path) -> l
     for _ in range(turns):
         for job, spent in zip(jobs, times, strict=True):
             if sum(spent) < PATIENCE_S:
+                time.sleep(SETTLE_S)
                 begun = time.perf_counter()
                 job()
                 spent.append(time.perf_counter() - begun)
