@@ -23,6 +23,7 @@ from keybound.registry import Registry, default_path
 from keybound.terminal import (
     as_json,
     emit,
+    in_one_line,
     key_file,
     model,
     nonce,
@@ -116,21 +117,21 @@ def evidence(verdict: "Verdict") -> dict[str, Any]:
 @cli.command()
 @click.argument("recording", type=click.Path())
 @click.option("--frames", is_flag=True, help="With --json: the values of every frame too.")
-@click.option("--plot", type=click.Path(), help="Draw presence and spans: a name in .svg or .png.")
+@click.option("--plot", "picture", type=click.Path(), help="Draw where: a name in .svg or .png.")
 @options(model, as_json)
 def detect(
-    recording: str, frames: bool, plot: str | None, model: str | None, as_json: bool
+    recording: str, frames: bool, picture: str | None, model: str | None, as_json: bool
 ) -> None:
     """Say whether RECORDING carries a mark, and where. Exit status 0 if so, 1 if not."""
-    from keybound import files
+    from keybound import files, plot
 
     if frames and not as_json:
         raise click.UsageError("--frames needs --json")
+    if picture is not None:
+        plot.check(Path(picture))
     found = files.detect(load(model), recording, progress=progress_bar("listening"))
-    if plot is not None:
-        from keybound.plot import draw
-
-        draw(found, Path(plot), Path(recording).name)
+    if picture is not None:
+        plot.draw(found, Path(picture), Path(recording).name)
     result: dict[str, Any] = {
         "present": found.present,
         "presence": found.presence,
@@ -250,15 +251,8 @@ cli.add_command(lab.bench)
 
 def main() -> None:
     """Run the command line; every refusal is one line and exit status 2."""
-    try:
-        cli.main(prog_name="keybound", standalone_mode=False)
-    except KeyBoundError as error:
-        refuse(error.message, error.hint)
-    except click.ClickException as error:
-        refuse(*reworded(error))
-    except (click.Abort, KeyboardInterrupt):
-        say("stopped")
-        sys.exit(130)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        refuse(f"{error.filename}: {reason}" if error.filename else reason)
+    with in_one_line():
+        try:
+            cli.main(prog_name="keybound", standalone_mode=False)
+        except click.ClickException as error:
+            refuse(*reworded(error))

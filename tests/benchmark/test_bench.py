@@ -144,6 +144,11 @@ def test_bench_remove_trains_and_measures_removers(tmp_path, keybound, monkeypat
     rows, networks = tmp_path / "rows.jsonl", tmp_path / "networks"
     words = ("bench", "remove", str(networks), "--speech", str(DATA), "--rows", str(rows))
     assert keybound(*words)[0] == 2  # nothing there yet
+    assert keybound(*words, "--train", str(DEMO), "--device", "nowhere")[0] == 2
+    networks.mkdir()
+    (networks / "gains-1.safetensors").write_bytes(b"no remover")
+    assert keybound(*words)[0] == 2
+    (networks / "gains-1.safetensors").unlink()
     assert keybound(*words, "--train", str(DATA))[0] == 2  # all too short
     assert keybound(*words, "--train", str(DEMO), "--minutes", "0.001")[0] == 0
     found = read_rows(rows)

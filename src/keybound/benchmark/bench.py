@@ -93,10 +93,17 @@ def remove(
     say: Callable[[str], None],
 ) -> int:
     """Measure the removers in a folder on test clips, trained before on other speech if asked."""
+    import torch
+    from safetensors import SafetensorError
+
     from keybound.benchmark import removal, removers
 
     if (why := peers.available(method)) is not None:
         raise KeyBoundError(f"{method} cannot run here: {why}")
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # torch raises either for what is not here
+        raise KeyBoundError(f"no device {device!r} here", hint="cpu or cuda") from error
     made_up = peers.METHODS[method]()
     if train is not None:
         networks.mkdir(parents=True, exist_ok=True)
@@ -109,7 +116,10 @@ def remove(
     clips = read_clips(speech, max(1.0, made_up.seconds), made_up.rate, limit=removal.CLIPS)
     made = 0
     for file in found:
-        network = removers.load(file)
+        try:
+            network = removers.load(file)
+        except (SafetensorError, KeyError, TypeError, RuntimeError) as error:
+            raise KeyBoundError(f"{file} is not a remover", hint="train it anew") from error
         say(f"{network.name} after {network.steps} steps")
         made += append(path, removal.measure(made_up, network, clips))
     return made

@@ -20,6 +20,7 @@ from keybound import files
 from keybound.benchmark.methods import Method
 from keybound.benchmark.peers import METHODS, available
 from keybound.benchmark.protocol import Row, secret_of
+from keybound.terminal import in_one_line
 from keybound.watermark import Watermarker
 
 VERBS = ("embed", "detect")
@@ -129,4 +130,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with in_one_line():
+        main()
