@@ -222,12 +222,33 @@ def test_a_damaged_card_is_refused(tmp_path: Path, name: str) -> None:
     assert caught.value.hint
 
 
-def test_a_card_of_a_newer_version_is_refused_as_such(tmp_path: Path) -> None:
-    newer = edited(lambda facts: facts.update(version=CARD_VERSION + 1))
-    (tmp_path / "card.json").write_bytes(newer)
-    with pytest.raises(ModelError, match=r"a card of version 2$") as caught:
+@pytest.mark.parametrize(("step", "hint"), [(1, "update keybound"), (-1, "get newer weights")])
+def test_a_card_of_another_version_is_refused_as_such(tmp_path: Path, step: int, hint: str) -> None:
+    version = CARD_VERSION + step
+    (tmp_path / "card.json").write_bytes(edited(lambda facts: facts.update(version=version)))
+    with pytest.raises(ModelError, match=rf"a card of version {version}$") as caught:
         Engine(tmp_path)
-    assert caught.value.hint == "update keybound"
+    assert (caught.value.hint or "").startswith(hint)
+
+
+def test_blocks_may_have_codes_of_their_own(nets: Engine, speech: Floats) -> None:
+    codes = np.stack([CODE, 1 - CODE])
+    switch = 40  # blocks
+
+    def code_of(blocks: NDArray[np.int64]) -> NDArray[np.uint8]:
+        return codes[(blocks >= switch).astype(int)]
+
+    carrier = nets.carrier(speech, code_of)
+    first, second = (nets.carrier(speech, code) for code in codes)
+    hop, (past, ahead) = nets.card.hop, nets.card.embed_context
+    early, late = (switch - ahead) * hop, (switch + past) * hop
+    assert carrier[:early] == pytest.approx(first[:early], abs=1e-6)
+    assert np.abs(carrier - first)[early:].max() > 1e-3
+    assert len(speech) > late
+    assert carrier[late:] == pytest.approx(second[late:], abs=1e-6)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks_room, "CHUNK_BLOCKS", 7)
+        assert nets.carrier(speech, code_of) == pytest.approx(carrier, abs=1e-5)
 
 
 @pytest.mark.parametrize("folder", [".", "nowhere"])

@@ -10,6 +10,7 @@ import json
 import math
 import operator
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -22,8 +23,12 @@ from keybound.blocks import Feeder, Floats
 from keybound.errors import ModelError
 from keybound.evidence import Tail
 
+Bits = npt.NDArray[np.uint8]
+Codes = Callable[[npt.NDArray[np.int64]], Bits]
+"""Numbers of blocks (blocks,) to the code of each: (blocks, bits)."""
+
 SHIPPED = Path(__file__).parent / "weights"
-CARD_VERSION = 1
+CARD_VERSION = 2
 CAUTIOUS = Tail(above_s=0.2, rate_hz=0.05, scale_s=0.25)  # for cards that say nothing of it
 CONTENTS_HINT = "a folder of weights holds embedder.onnx, detector.onnx and card.json"
 
@@ -58,8 +63,10 @@ def read_card(folder: Path) -> Card:
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
         if facts["version"] != CARD_VERSION:
+            newer = facts["version"] > CARD_VERSION
             raise ModelError(
-                f"{path} is a card of version {facts['version']}", hint="update keybound"
+                f"{path} is a card of version {facts['version']}",
+                hint="update keybound" if newer else "get newer weights, or export them anew",
             )
         embed_left, embed_right = facts["context"]["embed"]
         detect_left, detect_right = facts["context"]["detect"]
@@ -125,12 +132,23 @@ class Engine:
             hint = "export it anew, or update onnxruntime"
             raise ModelError(f"{path} cannot be loaded", hint=hint) from error
 
-    def embedder(self, code: npt.NDArray[np.uint8]) -> Feeder:
-        """Take 16 kHz mono samples of a host as they come; give the carrier of a code."""
-        bits, hop = code.astype(np.float32)[None], self.card.hop  # (1, bits)
+    def embedder(self, code: Bits | Codes) -> Feeder:
+        """Take 16 kHz mono samples of a host as they come; give the carrier of a code.
+
+        The code is (bits,), or a function that gives blocks a code each: (blocks, bits).
+        """
+        hop, done = self.card.hop, 0  # blocks
 
         def run(piece: Floats, keep: slice) -> Floats:
+            nonlocal done
+            count = len(piece) // hop
+            if callable(code):
+                own = code(np.arange(done - keep.start, done - keep.start + count))
+            else:
+                own = np.broadcast_to(code, (count, len(code)))
+            bits = np.ascontiguousarray(own.T, np.float32)[None]  # (1, bits, blocks)
             (carrier,) = self._embedder.run(None, {"x": piece[None], "code": bits})
+            done += keep.stop - keep.start
             made: Floats = carrier[0, keep.start * hop : keep.stop * hop]
             return made
 
@@ -146,7 +164,7 @@ class Engine:
 
         return Feeder(run, self.card.hop, self.card.detect_context)
 
-    def carrier(self, samples: Floats, code: npt.NDArray[np.uint8]) -> Floats:
+    def carrier(self, samples: Floats, code: Bits | Codes) -> Floats:
         """Give the carrier of a 16 kHz mono host for a code: (samples,) to (samples,)."""
         return _whole(self.embedder(code), samples)[: len(samples)]
 

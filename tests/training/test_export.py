@@ -61,7 +61,8 @@ def test_onnx_equals_torch(exported, speech, blocks):
     recipe, weights, folder = exported
     embedder, detector = load(recipe, halved(weights))
     x = speech.reshape(1, -1)[:, : blocks * HOP]
-    code = (torch.rand(1, 12, generator=torch.Generator().manual_seed(blocks)) < 0.5).float()
+    chance = torch.Generator().manual_seed(blocks)
+    code = (torch.rand(1, 12, blocks, generator=chance) < 0.5).float()
     sessions = [ort.InferenceSession(folder / f) for f in FILES]
     with torch.no_grad():
         wanted = [embedder(x, code), *detector(x)]

@@ -49,7 +49,7 @@ def export(
         net.load_state_dict({k: v.half() if v.numel() > LARGE else v for k, v in part.items()})
         net.eval()
     x = 0.1 * torch.randn(1, 100 * HOP)
-    code = torch.randint(0, 2, (1, recipe.model.bits)).float()
+    code = torch.randint(0, 2, (1, recipe.model.bits, 100)).float()  # of each block
     models = {
         "embedder.onnx": _convert(embedder, (x, code), ["carrier"]),
         "detector.onnx": _convert(detector, (x,), ["presence", "logits"]),
@@ -74,7 +74,7 @@ def export(
         "rho": RHO,
         "thresholds": {"attacked": 0.5, "clean": 0.5},
         "context": {
-            "embed": reach(lambda y: anchored(y, code)),
+            "embed": reach(lambda y: anchored(y, code[..., 0])),
             "detect": reach(lambda y: torch.cat([v.reshape(-1, v.shape[-1]) for v in detector(y)])),
         },
         "sha256": {name: hashlib.sha256(model).hexdigest() for name, model in models.items()},
@@ -130,9 +130,9 @@ def reach(network: Any) -> list[int]:
 
 def _convert(net: nn.Module, inputs: tuple[Tensor, ...], outputs: list[str]) -> bytes:
     """Give a network as ONNX, for audio of any whole number of blocks."""
-    length = HOP * torch.export.Dim("blocks", min=2)
+    blocks = torch.export.Dim("blocks", min=2)
     names = ["x", "code"][: len(inputs)]
-    shapes = ({1: length}, None)[: len(inputs)]
+    shapes = ({1: HOP * blocks}, {2: blocks})[: len(inputs)]
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")  # the exporter's own, about versions of itself
@@ -167,10 +167,10 @@ def _compare(net: nn.Module, inputs: tuple[Tensor, ...], model: bytes, name: str
     """Refuse an exported network that disagrees with torch, at several lengths and levels."""
     session = ort.InferenceSession(model, providers=["CPUExecutionProvider"])
     for blocks, level in ((2, 0.1), (17, 0.1), (100, 0.1), (50, 1e-4), (50, 0.0)):
-        x = level * torch.randn(1, blocks * HOP)
+        given = (level * torch.randn(1, blocks * HOP), *(v[..., :blocks] for v in inputs[1:]))
         with torch.no_grad():
-            wanted = net(x, *inputs[1:])
-        feeds = dict(zip(("x", "code"), (v.numpy() for v in (x, *inputs[1:])), strict=False))
+            wanted = net(*given)
+        feeds = dict(zip(("x", "code"), (v.numpy() for v in given), strict=False))
         got = session.run(None, feeds)
         for a, b in zip(wanted if isinstance(wanted, tuple) else (wanted,), got, strict=True):
             error = float((a - torch.from_numpy(b)).abs().max() / (a.abs().max() + 1e-6))

@@ -18,7 +18,17 @@ from torch import Tensor, nn
 from keybound.errors import RecipeError
 from keybound.training.recipe import ModelSpec
 from keybound.training.seanet import PRESENCE_LIMIT, AdditiveEmbedder, SeanetDetector
-from keybound.training.spectra import BINS, HOP, MELS, LogMel, Spectrum, mel_bank, to_blocks
+from keybound.training.spectra import (
+    BINS,
+    HOP,
+    MELS,
+    RATE,
+    LogMel,
+    Spectrum,
+    mel_bank,
+    project_code,
+    to_blocks,
+)
 
 
 class Block(nn.Module):
@@ -94,6 +104,7 @@ class SpectralEmbedder(nn.Module):
     """
 
     bank: Tensor
+    emphasis: Tensor
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
@@ -114,6 +125,9 @@ class SpectralEmbedder(nn.Module):
         nn.init.normal_(self.out.weight, std=0.02)
         nn.init.zeros_(cast(Tensor, self.out.bias))
         self.register_buffer("bank", mel_bank(spec.bands, BINS), persistent=False)
+        hz = self.bank @ torch.linspace(0, RATE / 2, BINS) / self.bank.sum(1)
+        rise = ((hz - 400) / 200).clamp(0, 1)[:, None]  # (bands, 1)
+        self.register_buffer("emphasis", spec.bass + (spec.treble - spec.bass) * rise, False)
 
     def gains(self, features: Tensor, code: Tensor) -> Tensor:
         """Give the gain of each bin in nepers: (batch, BINS, frames)."""
@@ -121,13 +135,13 @@ class SpectralEmbedder(nn.Module):
         if not self.anchor:
             h = torch.zeros_like(h)
         scale, shift = self.film(h).chunk(2, dim=1)
-        bits = self.project_code(2 * code - 1)[:, :, None]  # (batch, width, 1)
+        bits = project_code(self.project_code, code, h.shape[-1])
         h = self.synthesis(scale * bits + shift)
-        bands = self.limit * torch.tanh(self.out(h).float())  # (batch, bands, frames)
+        bands = self.limit * self.emphasis * torch.tanh(self.out(h).float())
         return self.bank.T @ bands
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
-        """Give the carrier of hosts (batch, samples) for codes (batch, bits) of 0 and 1."""
+        """Give the carrier of hosts (batch, samples) for codes, as `project_code` has them."""
         with torch.autocast(x.device.type, enabled=False):
             real, imag = self.spectrum(to_blocks(x, HOP, HOP))
             features = self.features(real, imag)

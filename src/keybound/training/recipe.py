@@ -38,6 +38,8 @@ class ModelSpec:
     detector_expansion: int = 2
     bands: int = 40  # gains a frame, spectral only
     max_gain_nepers: float = 0.6  # 5.2 dB either way, spectral only
+    bass: float = 1.0  # what gains below 400 Hz are scaled by, spectral only
+    treble: float = 1.0  # and those above 600 Hz
     latent: int = 128  # additive only
     carrier_scale: float = 1.0  # alpha of the paper, additive only
     anchor: bool = True  # False: C(x) is a learned constant (ablation)

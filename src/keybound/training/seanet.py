@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from keybound.training.recipe import ModelSpec
-from keybound.training.spectra import HOP, MELS, LogMel, Spectrum, to_blocks
+from keybound.training.spectra import HOP, MELS, LogMel, Spectrum, project_code, to_blocks
 
 PRESENCE_LIMIT = 5.0  # a bounded presence logit keeps the softmax pool from resting on one frame
 
@@ -77,7 +77,7 @@ class AdditiveEmbedder(nn.Module):
         if not self.anchor:
             h = torch.zeros_like(h)
         scale, shift = self.film(h).chunk(2, dim=1)
-        bits = self.project_code(2 * code - 1)[:, :, None]
+        bits = project_code(self.project_code, code, h.shape[-1])
         return self.scale * self.synthesis(scale * bits + shift)[:, 0].float()
 
 
