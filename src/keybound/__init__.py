@@ -7,6 +7,7 @@ the key can read whose it is.
 from keybound.errors import KeyBoundError
 from keybound.evidence import Detection, Mark, Span
 from keybound.keys import Key
+from keybound.search import Places, Sealed
 from keybound.stream import StreamDetector, StreamEmbedder
 from keybound.watermark import (
     MarkWarning,
@@ -25,6 +26,8 @@ __all__ = [
     "KeyBoundError",
     "Mark",
     "MarkWarning",
+    "Places",
+    "Sealed",
     "Span",
     "StreamDetector",
     "StreamEmbedder",

@@ -17,6 +17,7 @@ from keybound import audio
 from keybound.errors import AudioError
 from keybound.evidence import Detection
 from keybound.keys import Key
+from keybound.search import Places
 from keybound.stream import SHORTEST_S, too_short
 from keybound.watermark import BLOCK_S, Verdict, Watermarker, why_unreadable
 
@@ -33,6 +34,7 @@ def embed(
     key: Key,
     payload: int,
     nonce: bytes = b"",
+    position: int | None = 0,
     rho: int | None = None,
     replace: bool = False,
     progress: Progress = lambda *_: None,
@@ -47,7 +49,12 @@ def embed(
             if 0 < file.frames < SHORTEST_S * file.sample_rate:
                 raise too_short(file.frames / file.sample_rate)
             stream = marker.embedder(
-                file.sample_rate, key=key, payload=payload, nonce=nonce, channels=file.channels
+                file.sample_rate,
+                key=key,
+                payload=payload,
+                nonce=nonce,
+                position=position,
+                channels=file.channels,
             )
             energy = 0.0
             with audio.writing(part, file, file.frames, file.channels) as made:
@@ -56,7 +63,10 @@ def embed(
                     made.write(stream.push(block).reshape(-1, file.channels))
                 made.write(stream.flush().reshape(-1, file.channels))
         heard = detect(marker, part, progress=lambda done, of: progress(of + done, 2 * of))
-        verdict = marker.judge(heard, key=key, payload=payload, nonce=nonce, rho=rho)
+        places = Places(() if position is None else (position,))
+        verdict = marker.judge(
+            heard, key=key, payload=payload, nonce=nonce, rho=rho, places=places
+        )
         if not verdict.verified:
             power = energy / (made.frames * file.channels)
             why = why_unreadable(power, made.frames / file.sample_rate)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from keybound import seal
 from keybound.blocks import Floats
@@ -59,15 +60,26 @@ class Sealed:
         """Say whether this counts as sealed evidence."""
         return self.p < SEALED_P
 
+    @property
+    def words(self) -> str:
+        """Say how small p is, as a power of ten."""
+        return f"p < 1e{math.ceil(math.log10(self.p)) if self.p > 1e-300 else -300}"
 
-def find(levels: Floats, key: Key, places: Places | None = None, tries: int = 1) -> Sealed:
+
+NOTHING = Sealed(p=1.0, z=0.0, position=0, start_s=0.0, speed=1.0, places=0)
+
+
+def find(levels: npt.ArrayLike, key: Key, places: Places | None = None, tries: int = 1) -> Sealed:
     """Find where a key's pattern fits the levels (steps, BANDS) best; `tries` counts the parties.
 
     Half of the chance that the p-value allows for is given to the speed that was not changed, half
     to all the others.
     """
     places = places or Places()
+    if not len(places.positions):
+        return NOTHING
     share = tries * (2 if places.speed > 0 else 1)
+    levels = np.asarray(levels, np.float32).reshape(-1, BANDS)
     tiles = seal.contrast(levels)
     best = _scan(tiles, key, places, share)
     if best.holds or not places.speed > 0:
@@ -115,7 +127,7 @@ def _speeds(most: float, length_s: float) -> Iterator[float]:
 def _scan(tiles: Floats, key: Key, places: Places, share: int) -> Sealed:
     """Search tiles at one speed, one of `share` such searches, for all positions and cuts."""
     if not len(places.positions) or len(tiles) < LEAST_COLUMNS * COLUMN_STEPS:
-        return Sealed(p=1.0, z=0.0, position=0, start_s=0.0, speed=1.0, places=0)
+        return NOTHING
     reach = math.ceil(places.reach_s / STEP_S)
     part = _busiest(tiles, PART)
     matcher = _Matcher(tiles[part], reach + part.start)

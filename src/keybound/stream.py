@@ -5,16 +5,17 @@ were. Nothing is learnt from the recording as a whole, so nothing waits for its 
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from keybound import audio, codes
-from keybound.blocks import Floats
+from keybound import audio, codes, seal
+from keybound.blocks import Floats, Sum
 from keybound.engine import Engine, shipped
 from keybound.errors import AudioError
-from keybound.evidence import Detection, weigh
+from keybound.evidence import Detection, Levels, weigh
 from keybound.keys import Key
 from keybound.resampler import Resampler
 
@@ -25,8 +26,9 @@ class StreamEmbedder:
     """Mark sound as it comes: `push` gives marked samples back, `flush` the last of them.
 
     `latency_s` is at most 0.2: when n samples have gone in, all but the last `latency` have come
-    out. Shape and type are those of what is pushed, (frames,) or (frames, channels). Give the
-    `engine` of a `Watermarker` to use its weights.
+    out. Shape and type are those of what is pushed, (frames,) or (frames, channels). `position` is
+    the seal's in the key's stream, best another for each recording; None leaves the seal out. Give
+    the `engine` of a `Watermarker` to use its weights.
     """
 
     def __init__(
@@ -36,6 +38,7 @@ class StreamEmbedder:
         key: Key,
         payload: int,
         nonce: bytes = b"",
+        position: int | None = 0,
         channels: int = 1,
         engine: Engine | None = None,
     ) -> None:
@@ -44,9 +47,15 @@ class StreamEmbedder:
         audio.check_rate(sample_rate)
         code = codes.encode(payload, key, card.bits, nonce)
         self._down = Resampler(sample_rate, card.rate, channels)
-        self._feeders = [engine.embedder(code) for _ in range(channels)]
+        self._feeders = []
+        for _ in range(channels):
+            layers = [engine.embedder(code)]
+            if position is not None:
+                layers.append(seal.embedder(key, position))
+            self._feeders.append(Sum(layers))
         self._up = Resampler(card.rate, sample_rate, channels)
-        self._look_s = (card.embed_context[1] + 1) * card.hop / card.rate  # ahead of a block
+        looks = [(card.embed_context[1] + 1) * card.hop, (seal.AHEAD + 1) * seal.HOP]
+        self._look_s = max(looks) / card.rate  # ahead of a block, sealed or not
         self.sample_rate = sample_rate
         self.channels = channels
         self._host: npt.NDArray[Any] = np.zeros((0, channels), np.float32)
@@ -79,7 +88,7 @@ class StreamEmbedder:
     def flush(self) -> npt.NDArray[Any]:
         """Give the rest: the sound is at its end."""
         self._mark(self._down.flush())
-        rest = [np.concatenate([np.zeros(0, np.float32), *one.flush()]) for one in self._feeders]
+        rest = [one.flush() for one in self._feeders]
         self._widen(np.stack(rest, axis=1)[: self._narrow])
         wide = np.concatenate([self._carrier, self._up.flush()])
         lost = max(0, len(self._host) - len(wide))  # rounding may cost the last sample
@@ -88,8 +97,7 @@ class StreamEmbedder:
 
     def _mark(self, narrow: Floats) -> None:
         self._narrow += len(narrow)
-        fed = [one.push(channel) for one, channel in zip(self._feeders, narrow.T, strict=True)]
-        made = [np.concatenate([np.zeros(0, np.float32), *parts]) for parts in fed]
+        made = [one.push(channel) for one, channel in zip(self._feeders, narrow.T, strict=True)]
         self._narrow -= len(made[0])
         self._widen(np.stack(made, axis=1))
 
@@ -109,7 +117,7 @@ class StreamDetector:
 
     `push` gives the presence of the frames that are known by now, in [0, 1], at most `latency_s`
     after they were heard; `flush` gives the last of them. `detection` weighs all so far. It keeps
-    the values of every frame: twelve megabytes an hour.
+    the values of every frame, and the levels that a seal is looked for in: 60 megabytes an hour.
     """
 
     def __init__(
@@ -122,7 +130,9 @@ class StreamDetector:
         self._share = np.full((channels, 1), 1 / channels, np.float32)
         self._down = Resampler(sample_rate, self.card.rate, 1)
         self._feeder = engine.detector()
+        self._listener = seal.listener()
         self._frames: list[Floats] = [np.zeros((0, 1 + self.card.bits), np.float32)]
+        self._levels: list[Levels] = [np.zeros((0, seal.BANDS), np.float16)]
         self._taken = 0
 
     @property
@@ -136,12 +146,15 @@ class StreamDetector:
         heard = _block(np.asarray(samples), self.sample_rate, self.channels)
         self._taken += len(heard)
         mono = heard.astype(np.float32, copy=False) @ self._share  # ten times as fast as a mean
-        return self._keep(self._feeder.push(self._down.push(mono)[:, 0]))
+        narrow = self._down.push(mono)[:, 0]
+        self._keep_levels(self._listener.push(narrow))
+        return self._keep(self._feeder.push(narrow))
 
     def flush(self) -> Floats:
         """Give the presence of the last frames: the sound is at its end."""
-        rest = self._feeder.push(self._down.flush()[:, 0])
-        return self._keep([*rest, *self._feeder.flush()])
+        narrow = self._down.flush()[:, 0]
+        self._keep_levels([*self._listener.push(narrow), *self._listener.flush()])
+        return self._keep([*self._feeder.push(narrow), *self._feeder.flush()])
 
     def detection(self) -> Detection:
         """Say whether and where what was heard so far is marked."""
@@ -152,7 +165,11 @@ class StreamDetector:
         frame_s = self.card.hop / self.card.rate
         end_s = min(heard_s, len(frames) * frame_s)
         presence, logits = frames[:, 0], frames[:, 1:]
-        return weigh(presence, logits, frame_s, end_s, self.card.threshold, self.card.tail)
+        found = weigh(presence, logits, frame_s, end_s, self.card.threshold, self.card.tail)
+        return replace(found, levels=np.concatenate(self._levels))
+
+    def _keep_levels(self, made: list[Floats]) -> None:
+        self._levels += [one.reshape(-1, seal.BANDS).astype(np.float16) for one in made]
 
     def _keep(self, made: list[Floats]) -> Floats:
         fresh = np.concatenate([self._frames[0][:0], *made])

@@ -17,11 +17,13 @@ from keybound import audio, codes
 from keybound.engine import Engine
 from keybound.evidence import Detection, Span
 from keybound.keys import Key
+from keybound.search import NOTHING, Places, Sealed, find
 from keybound.stream import SHORTEST_S, StreamDetector, StreamEmbedder, as_given, too_short
 
 BLOCK_S = 30.0  # that goes through the networks at once
 SHORT_S = 1.0  # below this a mark is easily lost
 SILENCE_DBFS = -70.0
+GRADES = ("none", "present", "attributed", "sealed")  # what holds, the least first
 
 
 class MarkWarning(UserWarning):
@@ -34,7 +36,8 @@ class Verdict:
 
     `verified` is the rule V_A: presence at or above its threshold and the decoded payload within
     `rho` bits of the registered one. `bound` is the probability that a wrong key passes, corrected
-    for the `tries` parties and the `marks` that were tried; `spans` is where the marks are.
+    for the `tries` parties and the `marks` that were tried; `spans` is where the marks are. `seal`
+    is the evidence of the keyed pattern, which counts by itself: it outlives the mark.
     """
 
     verified: bool
@@ -48,11 +51,30 @@ class Verdict:
     tries: int
     marks: int
     spans: tuple[Span, ...]
+    seal: Sealed = NOTHING
+
+    @property
+    def grade(self) -> str:
+        """Say what holds: none, present, attributed (the rule V_A), or sealed."""
+        if self.seal.holds:
+            return "sealed"
+        if self.verified:
+            return "attributed"
+        return "present" if self.present else "none"
+
+    def reaches(self, grade: str) -> bool:
+        """Say whether what holds is this grade or a higher one."""
+        return GRADES.index(self.grade) >= GRADES.index(grade)
 
     @property
     def words(self) -> str:
         """Say the verdict in a sentence."""
         agree = f"payload agrees in {self.bits - self.distance} of {self.bits} bits"
+        if self.seal.holds:
+            sealed = f"sealed evidence {self.seal.words}"
+            if self.present:
+                return f"marked, {agree}, {sealed}"
+            return f"{sealed}, though no mark is left (presence {self.presence:.3f})"
         if self.verified:
             who = "a wrong key" if self.tries == 1 else f"one of {self.tries} wrong keys"
             return f"marked, {agree}; {who} passes with probability {self.bound:.2g}"
@@ -76,33 +98,49 @@ class Watermarker:
         key: Key,
         payload: int,
         nonce: bytes = b"",
+        position: int | None = 0,
         check: bool = True,
     ) -> npt.NDArray[Any]:
         """Give the samples with a mark: same shape, rate and type, the host untouched beneath it.
 
         The mark is made at 16 kHz and only it is resampled, so the host keeps its bandwidth. Each
-        channel is marked by itself, with one code. With `check` a mark that cannot be read back
-        raises a `MarkWarning`: silence, or a sound too short or too unlike speech.
+        channel is marked by itself, with one code. `position` is the seal's in the key's stream:
+        give each recording its own, so that no two share a pattern; None leaves the seal out. With
+        `check` a mark that cannot be read back raises a `MarkWarning`: silence, or a sound too
+        short or too unlike speech.
         """
         host = audio.check(samples, sample_rate)  # (frames, channels)
         seconds = len(host) / sample_rate
         if seconds < SHORTEST_S:
             raise too_short(seconds)
         stream = self.embedder(
-            sample_rate, key=key, payload=payload, nonce=nonce, channels=host.shape[1]
+            sample_rate,
+            key=key,
+            payload=payload,
+            nonce=nonce,
+            position=position,
+            channels=host.shape[1],
         )
         parts = [stream.push(block) for block in _blocks(host, sample_rate)]
         given = np.asarray(samples)
         marked = as_given(np.concatenate([*parts, stream.flush()]), given.dtype, given.ndim)
         if check:
-            verdict = self.verify(marked, sample_rate, key=key, payload=payload, nonce=nonce)
+            found = self.detect(marked, sample_rate)
+            verdict = self.judge(found, key=key, payload=payload, nonce=nonce)
             if not verdict.verified:
                 why = why_unreadable(float(np.mean(np.square(host))), seconds)
                 warnings.warn(f"the mark cannot be read back: {why}", MarkWarning, stacklevel=2)
         return marked
 
     def embedder(
-        self, sample_rate: int, *, key: Key, payload: int, nonce: bytes = b"", channels: int = 1
+        self,
+        sample_rate: int,
+        *,
+        key: Key,
+        payload: int,
+        nonce: bytes = b"",
+        position: int | None = 0,
+        channels: int = 1,
     ) -> StreamEmbedder:
         """Begin to mark a stream with these weights."""
         return StreamEmbedder(
@@ -110,6 +148,7 @@ class Watermarker:
             key=key,
             payload=payload,
             nonce=nonce,
+            position=position,
             channels=channels,
             engine=self.engine,
         )
@@ -136,10 +175,15 @@ class Watermarker:
         payload: int,
         nonce: bytes = b"",
         rho: int | None = None,
+        places: Places | None = None,
     ) -> Verdict:
-        """Say whether the recording carries this key's mark with this payload."""
+        """Say whether the recording carries this key's mark with this payload, and its seal.
+
+        `places` says where the seal is looked for, such as `Places((7,))` for position 7 alone.
+        """
         found = self.detect(samples, sample_rate)
-        return self.judge(found, key=key, payload=payload, nonce=nonce, rho=rho)
+        places = places or Places()
+        return self.judge(found, key=key, payload=payload, nonce=nonce, rho=rho, places=places)
 
     def decode(self, found: Detection, *, key: Key, nonce: bytes = b"") -> int:
         """Read the payload of a detection with a key. A wrong key reads a random number."""
@@ -154,11 +198,13 @@ class Watermarker:
         nonce: bytes = b"",
         rho: int | None = None,
         tries: int = 1,
+        places: Places | None = None,
     ) -> Verdict:
         """Apply the rule V_A to a detection; `tries` is the number of parties it is put to.
 
         Every mark that was found is tried, and the nearest counts. One key tried on several marks
-        is one chance for each of them at most; parties have keys of their own.
+        is one chance for each of them at most; parties have keys of their own. The seal is looked
+        for in the `places` given, and nowhere if none are.
         """
         bits, rho = self.card.bits, self.card.rho if rho is None else rho
         marks = max(1, len(found.marks))
@@ -178,6 +224,7 @@ class Watermarker:
             tries=tries,
             marks=marks,
             spans=found.spans,
+            seal=find(found.levels, key, places, tries) if places else NOTHING,
         )
 
 
@@ -202,10 +249,18 @@ def _shipped() -> Watermarker:
 
 
 def embed(
-    samples: npt.ArrayLike, sample_rate: int, *, key: Key, payload: int, nonce: bytes = b""
+    samples: npt.ArrayLike,
+    sample_rate: int,
+    *,
+    key: Key,
+    payload: int,
+    nonce: bytes = b"",
+    position: int | None = 0,
 ) -> npt.NDArray[Any]:
     """Mark samples with the shipped model: see `Watermarker.embed`."""
-    return _shipped().embed(samples, sample_rate, key=key, payload=payload, nonce=nonce)
+    return _shipped().embed(
+        samples, sample_rate, key=key, payload=payload, nonce=nonce, position=position
+    )
 
 
 def detect(samples: npt.ArrayLike, sample_rate: int) -> Detection:
@@ -214,7 +269,15 @@ def detect(samples: npt.ArrayLike, sample_rate: int) -> Detection:
 
 
 def verify(
-    samples: npt.ArrayLike, sample_rate: int, *, key: Key, payload: int, nonce: bytes = b""
+    samples: npt.ArrayLike,
+    sample_rate: int,
+    *,
+    key: Key,
+    payload: int,
+    nonce: bytes = b"",
+    places: Places | None = None,
 ) -> Verdict:
     """Verify a party's mark with the shipped model: see `Watermarker.verify`."""
-    return _shipped().verify(samples, sample_rate, key=key, payload=payload, nonce=nonce)
+    return _shipped().verify(
+        samples, sample_rate, key=key, payload=payload, nonce=nonce, places=places
+    )
