@@ -1,5 +1,6 @@
 """Marks come back from marked speech, for the right key only, and leave the rest of it alone."""
 
+import itertools
 import types
 import warnings
 from dataclasses import replace
@@ -17,7 +18,8 @@ from keybound.demo import SPEECH
 from keybound.errors import AudioError, CodeError
 from keybound.evidence import Detection, Mark, Tail
 from keybound.keys import Key
-from keybound.watermark import MarkWarning, Verdict, Watermarker
+from keybound.search import Places, Sealed
+from keybound.watermark import GRADES, MarkWarning, Verdict, Watermarker
 
 Samples = NDArray[Any]
 
@@ -177,6 +179,41 @@ def test_a_payload_that_does_not_fit_is_refused(
         marker.judge(found, key=KEY, payload=payload)
 
 
+SURE = Sealed(0.0, 40.0, 0, 0.0, 1.0, 10)
+
+
+def test_grades_are_ordered() -> None:
+    none = Verdict(
+        verified=False, present=False, presence=0.1, threshold=0.47, distance=8, bits=16, rho=2,
+        bound=0.00209, tries=1, marks=1, spans=(),
+    )  # fmt: skip
+    present = replace(none, present=True)
+    attributed = replace(present, verified=True)
+    verdicts = [none, present, attributed, replace(attributed, seal=SURE)]
+    assert tuple(verdict.grade for verdict in verdicts) == GRADES
+    for low, high in itertools.combinations(range(4), 2):
+        assert verdicts[high].reaches(GRADES[low])
+        assert not verdicts[low].reaches(GRADES[high])
+    assert replace(none, seal=SURE).grade == "sealed"  # the mark is gone, the seal is not
+
+
+def test_a_mark_is_sealed_where_it_is_wanted(marker: Watermarker, clip: Samples) -> None:
+    whose = {"key": KEY, "payload": PAYLOAD}
+    for position, places, grade in (
+        (None, Places(), "attributed"),
+        (7, Places(), "sealed"),
+        (7, Places((7,)), "sealed"),
+        (7, Places((8,)), "attributed"),
+        (7, Places(()), "attributed"),
+    ):
+        marked = marker.embed(clip, RATE, **whose, position=position)
+        assert marker.verify(marked, RATE, **whose, places=places).grade == grade
+    marked = marker.embed(clip, RATE, **whose, position=7)
+    for other in ({"payload": PAYLOAD ^ 1}, {"nonce": b"n"}, {"key": Key(bytes(32))}):
+        verdict = marker.verify(marked, RATE, **whose | other, places=Places((7,)))
+        assert not verdict.seal.holds  # the seal speaks for key, payload and nonce
+
+
 def test_a_verdict_reads_as_a_sentence() -> None:
     good = Verdict(
         verified=True, present=True, presence=0.9, threshold=0.47, distance=1, bits=16, rho=2,
@@ -187,6 +224,12 @@ def test_a_verdict_reads_as_a_sentence() -> None:
         replace(good, tries=3, bound=0.00626): (
             "marked, payload agrees in 15 of 16 bits; "
             "one of 3 wrong keys passes with probability 0.0063"
+        ),
+        replace(good, seal=Sealed(3e-13, 9.0, 0, 0.0, 1.0, 10)): (
+            "marked, payload agrees in 15 of 16 bits, sealed evidence p < 1e-12"
+        ),
+        replace(good, verified=False, present=False, presence=0.1, seal=SURE): (
+            "sealed evidence p < 1e-300, though no mark is left (presence 0.100)"
         ),
         replace(good, verified=False, distance=7): (
             "marked, but not by this key and payload: payload agrees in 9 of 16 bits, 14 needed"

@@ -8,7 +8,9 @@ Keys come from files or from standard input, never from an argument. Exit status
 
 import dataclasses
 import json
+import secrets
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,12 +30,15 @@ from keybound.terminal import (
     options,
     party_name,
     payload,
+    position,
     progress_bar,
     refuse,
     registry,
     reworded,
     say,
 )
+
+KNOWN_REACH_S = 3600.0  # where the position is known, a cut is looked for further on
 
 if TYPE_CHECKING:
     from keybound.watermark import Verdict, Watermarker
@@ -68,7 +73,8 @@ def load(model: str | None) -> "Watermarker":
 @cli.command()
 @click.argument("host", type=click.Path())
 @click.argument("output", type=click.Path())
-@options(party_name, key_file, payload, nonce)
+@options(party_name, key_file, payload, nonce, position)
+@click.option("--no-seal", is_flag=True, help="Leave the sealed evidence out.")
 @click.option("--force", is_flag=True, help="Replace OUTPUT if it exists.")
 @options(registry, model, as_json)
 def embed(
@@ -78,6 +84,8 @@ def embed(
     key_file: str | None,
     payload: int | None,
     nonce: bytes,
+    position: int | None,
+    no_seal: bool,
     force: bool,
     registry: str | None,
     model: str | None,
@@ -86,9 +94,16 @@ def embed(
     """Mark the recording HOST and write it to OUTPUT.
 
     OUTPUT is read back and verified before it appears; if the mark cannot be read from it,
-    nothing is written.
+    nothing is written. The seal gets a position of its own, drawn by chance and told, from those
+    that verify looks through; --position chooses one.
     """
     from keybound import files
+    from keybound.search import Places
+
+    if no_seal and position is not None:
+        raise click.UsageError("--no-seal leaves nothing to place")
+    if position is None and not no_seal:
+        position = secrets.choice(Places().positions)
 
     marker = load(model)
     _, key, number, rho = claim(name, key_file, payload, registry, marker.card.bits)
@@ -99,18 +114,22 @@ def embed(
         key=key,
         payload=number,
         nonce=nonce,
+        position=position,
         rho=rho,
         replace=force,
         progress=progress_bar("marking"),
     )
     if clipped:
         say(f"samples limited to full scale: {clipped}")
-    emit(evidence(verdict) | {"output": output, "clipped": clipped}, verdict.words, as_json)
+    if position is not None:
+        say(f"sealed at position {position}")
+    made = {"output": output, "clipped": clipped, "position": position}
+    emit(evidence(verdict) | made, verdict.words, as_json)
 
 
 def evidence(verdict: "Verdict") -> dict[str, Any]:
     """Give a verdict as plain values."""
-    return dataclasses.asdict(verdict) | {"words": verdict.words}
+    return dataclasses.asdict(verdict) | {"grade": verdict.grade, "words": verdict.words}
 
 
 @cli.command()
@@ -154,8 +173,16 @@ def detect(
 
 @cli.command()
 @click.argument("recording", type=click.Path())
-@options(party_name, key_file, payload, nonce)
+@options(party_name, key_file, payload, nonce, position)
+@click.option("--speed", type=click.FloatRange(0, 10), default=0.0, help="Percent to allow for.")
 @click.option("--any", "anyone", is_flag=True, help="Try every registered party.")
+@click.option(
+    "--require",
+    type=click.Choice(["attributed", "sealed"]),
+    default="attributed",
+    show_default=True,
+    help="What exit status 0 asks for.",
+)
 @options(registry, model, as_json)
 def verify(
     recording: str,
@@ -163,15 +190,27 @@ def verify(
     key_file: str | None,
     payload: int | None,
     nonce: bytes,
+    position: int | None,
+    speed: float,
     anyone: bool,
+    require: str,
     registry: str | None,
     model: str | None,
     as_json: bool,
 ) -> None:
-    """Say whether RECORDING carries this party's mark. Exit status 0 if so, 1 if not."""
+    """Say whether RECORDING carries this party's mark. Exit status 0 if so, 1 if not.
+
+    The grade is none, present, attributed (the payload agrees) or sealed (the key's pattern is
+    there beyond doubt). Among several parties the seal is looked for of those whose payload
+    agrees; of all of them with --require sealed.
+    """
     from keybound import files
+    from keybound.search import Places
 
     marker = load(model)
+    places = Places(speed=speed / 100)
+    if position is not None:
+        places = Places((position,), reach_s=KNOWN_REACH_S, speed=speed / 100)
     if anyone:
         if name is not None or key_file is not None or payload is not None:
             raise click.UsageError("--any tries every party; name none")
@@ -182,17 +221,22 @@ def verify(
     else:
         claims = [claim(name, key_file, payload, registry, marker.card.bits)]
     found = files.detect(marker, recording, progress=progress_bar("listening"))
-    verdicts = [
-        marker.judge(found, key=key, payload=number, nonce=nonce, rho=rho, tries=len(claims))
-        for _, key, number, rho in claims
-    ]
+    verdicts = []
+    for _, key, number, rho in claims:
+        judge = partial(
+            marker.judge, found, key=key, payload=number, nonce=nonce, rho=rho, tries=len(claims)
+        )
+        verdict = judge()
+        if verdict.verified or len(claims) == 1 or require == "sealed":
+            verdict = judge(places=places)
+        verdicts.append(verdict)
     bound = max(verdict.bound for verdict in verdicts)  # parties may differ in rho
     for who, verdict in zip((one.name for one in claims), verdicts, strict=True):
         verdict = dataclasses.replace(verdict, bound=bound)
         named = {"party": who} if who else {}
         text = f"{who}: {verdict.words}" if who else verdict.words
         emit(named | evidence(verdict), text, as_json)
-    sys.exit(0 if any(verdict.verified for verdict in verdicts) else 1)
+    sys.exit(0 if any(verdict.reaches(require) for verdict in verdicts) else 1)
 
 
 @cli.command()

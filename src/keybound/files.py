@@ -63,10 +63,8 @@ def embed(
                     made.write(stream.push(block).reshape(-1, file.channels))
                 made.write(stream.flush().reshape(-1, file.channels))
         heard = detect(marker, part, progress=lambda done, of: progress(of + done, 2 * of))
-        places = Places(() if position is None else (position,))
-        verdict = marker.judge(
-            heard, key=key, payload=payload, nonce=nonce, rho=rho, places=places
-        )
+        places = Places(() if position is None else (position,), reach_s=0.0)
+        verdict = marker.judge(heard, key=key, payload=payload, nonce=nonce, rho=rho, places=places)
         if not verdict.verified:
             power = energy / (made.frames * file.channels)
             why = why_unreadable(power, made.frames / file.sample_rate)

@@ -12,7 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from keybound.blocks import Feeder, Floats
+from keybound.codes import Bits
 from keybound.errors import CodeError
+from keybound.evidence import Levels
 from keybound.keys import Key
 
 Signs = npt.NDArray[np.int8]
@@ -43,7 +45,7 @@ MIDDLE, WIDTH = -0.5, 1.0  # contrast, in units of its scale and towards the sig
 TILT = 0.35  # loud tiles get so much more, silent ones so much less
 PAST = 52  # frames over which the loudness around a tile is judged
 QUIET = 0.25  # what a tile at the level of the noise weighs beside a loud one
-CONTRAST_STEPS, EDGE_STEPS = 6000, 16
+CONTRAST_STEPS, EDGE_STEPS = 3000, 16
 AHEAD = 5  # blocks after a block that can change its carrier
 
 _WINDOW = np.sqrt(0.5 - 0.5 * np.cos(2 * np.pi * np.arange(WINDOW) / WINDOW)).astype(np.float32)
@@ -54,13 +56,15 @@ _QUADRANT = np.array(
 )
 
 
-def signs(key: Key, position: int, first: int, count: int) -> Signs:
+def signs(key: Key, code: Bits, position: int, first: int, count: int) -> Signs:
     """Give the pattern's columns `first` to `first + count` at a position: (count, BANDS) of ±1.
 
-    The key and the position give a seed, the seed and the page's number 256 columns by SHAKE-256;
-    a set bit is +1. No two positions share any part of the pattern.
+    Key, position and code give a seed, the seed and the page's number 256 columns by SHAKE-256; a
+    set bit is +1. No two positions share any part of the pattern, nor do two codes: a seal speaks
+    for the payload and the nonce of its mark too.
     """
-    seed = key.derive(LABEL, SEED_BYTES, check_position(position).to_bytes(4, "big"))
+    bound = check_position(position).to_bytes(4, "big") + np.packbits(code).tobytes()
+    seed = key.derive(LABEL, SEED_BYTES, bound)
     pages = range(first // PAGE, -(-(first + count) // PAGE))
     data = b"".join(
         hashlib.shake_256(seed + page.to_bytes(4, "big")).digest(PAGE * BANDS // 8)
@@ -78,7 +82,7 @@ def check_position(position: int) -> int:
     return int(position)
 
 
-def embedder(key: Key, position: int, strength_db: float = STRENGTH_DB) -> Feeder:
+def embedder(key: Key, code: Bits, position: int, strength_db: float = STRENGTH_DB) -> Feeder:
     """Take 16 kHz mono samples of a host as they come; give what the seal adds to them."""
     check_position(position)
     done = 0  # blocks
@@ -97,7 +101,7 @@ def embedder(key: Key, position: int, strength_db: float = STRENGTH_DB) -> Feede
         pattern = np.zeros((len(frames), BANDS), np.float32)
         inside = columns >= 0
         begin = int(columns[inside][0])
-        drawn = signs(key, position, begin, int(columns[-1]) - begin + 1)
+        drawn = signs(key, code, position, begin, int(columns[-1]) - begin + 1)
         pattern[inside] = drawn[columns[inside] - begin]
         gains = strength_db * pattern * _share(spectrum, pattern, frames)
         due = slice(PAST - 1, PAST + count)  # frames done to done + count
@@ -143,7 +147,7 @@ def listener() -> Feeder:
     return Feeder(run, HOP, (1, 1))
 
 
-def contrast(levels: Floats) -> Floats:
+def contrast(levels: Floats | Levels) -> Floats:
     """Weigh how each tile stands out from its neighbours: (steps, BANDS) of levels to the same.
 
     Row i is for a tile that begins at step i. Any function of the recording may stand here: what

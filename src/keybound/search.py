@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from keybound import seal
 from keybound.blocks import Floats
+from keybound.codes import Bits
+from keybound.evidence import Levels
 from keybound.keys import Key
 from keybound.seal import BANDS, COLUMN_STEPS, STEP_S
 
@@ -69,26 +70,27 @@ class Sealed:
 NOTHING = Sealed(p=1.0, z=0.0, position=0, start_s=0.0, speed=1.0, places=0)
 
 
-def find(levels: npt.ArrayLike, key: Key, places: Places | None = None, tries: int = 1) -> Sealed:
-    """Find where a key's pattern fits the levels (steps, BANDS) best; `tries` counts the parties.
+def find(
+    levels: Floats | Levels, key: Key, code: Bits, places: Places | None = None, tries: int = 1
+) -> Sealed:
+    """Find where the pattern of a key and code fits the levels (steps, BANDS) best.
 
-    Half of the chance that the p-value allows for is given to the speed that was not changed, half
-    to all the others.
+    `tries` counts the parties. Half of the chance that the p-value allows for is given to the
+    speed that was not changed, half to all the others.
     """
     places = places or Places()
     if not len(places.positions):
         return NOTHING
     share = tries * (2 if places.speed > 0 else 1)
-    levels = np.asarray(levels, np.float32).reshape(-1, BANDS)
     tiles = seal.contrast(levels)
-    best = _scan(tiles, key, places, share)
+    best = _scan(tiles, key, code, places, share)
     if best.holds or not places.speed > 0:
         return best
-    part = levels[_busiest(tiles, SPEED_PART)]
+    part = levels[_busiest(tiles, SPEED_PART)].astype(np.float32)
     speeds = list(_speeds(places.speed, len(part) * STEP_S))
     for speed in speeds:
         tiles = seal.contrast(respeed(part, speed))
-        one = _scan(tiles, key, places, share * len(speeds))
+        one = _scan(tiles, key, code, places, share * len(speeds))
         best = min(best, replace(one, speed=speed), key=lambda found: found.p)
     return best
 
@@ -124,17 +126,17 @@ def _speeds(most: float, length_s: float) -> Iterator[float]:
         yield 1 + most * step / count
 
 
-def _scan(tiles: Floats, key: Key, places: Places, share: int) -> Sealed:
+def _scan(tiles: Floats, key: Key, code: Bits, places: Places, share: int) -> Sealed:
     """Search tiles at one speed, one of `share` such searches, for all positions and cuts."""
     if not len(places.positions) or len(tiles) < LEAST_COLUMNS * COLUMN_STEPS:
         return NOTHING
     reach = math.ceil(places.reach_s / STEP_S)
     part = _busiest(tiles, PART)
     matcher = _Matcher(tiles[part], reach + part.start)
-    found = ((*matcher.best(key, position), position) for position in places.positions)
+    found = ((*matcher.best(key, code, position), position) for position in places.positions)
     _, start, position = max(found)
     start -= part.start
-    z = _fit(tiles, key, position, start)
+    z = _fit(tiles, key, code, position, start)
     count = len(places.positions) * (len(tiles) + reach)
     return Sealed(tail(z, share * count), z, position, start * STEP_S, 1.0, share * count)
 
@@ -158,9 +160,9 @@ class _Matcher:
         self.norm = np.maximum(norm, 0.03 * norm.max() + 1e-12)
         self.lead = behind.shape[1] - 1  # places before the pattern's first column
 
-    def best(self, key: Key, position: int) -> tuple[float, int]:
+    def best(self, key: Key, code: Bits, position: int) -> tuple[float, int]:
         """Give z and the step of the pattern with which the part begins, where it fits best."""
-        pattern = seal.signs(key, position, 0, self.columns).T.astype(np.float32)
+        pattern = seal.signs(key, code, position, 0, self.columns).T.astype(np.float32)
         spectrum = np.fft.rfft(pattern, self.size)
         best = 0.0, 0
         for phase, own in enumerate(self.spectra):
@@ -171,11 +173,11 @@ class _Matcher:
         return best
 
 
-def _fit(tiles: Floats, key: Key, position: int, start: int) -> float:
+def _fit(tiles: Floats, key: Key, code: Bits, position: int, start: int) -> float:
     """Give z of a whole recording that begins at a step of the pattern."""
     first = max(0, -(-start // COLUMN_STEPS))
     laid = tiles[first * COLUMN_STEPS - start :: COLUMN_STEPS].astype(np.float64)
-    pattern = seal.signs(key, position, first, len(laid))
+    pattern = seal.signs(key, code, position, first, len(laid))
     norm = math.sqrt(float(np.square(laid).sum()))
     return float((laid * pattern).sum()) / norm if norm > 0 else 0.0
 

@@ -51,7 +51,7 @@ class StreamEmbedder:
         for _ in range(channels):
             layers = [engine.embedder(code)]
             if position is not None:
-                layers.append(seal.embedder(key, position))
+                layers.append(seal.embedder(key, code, position))
             self._feeders.append(Sum(layers))
         self._up = Resampler(card.rate, sample_rate, channels)
         looks = [(card.embed_context[1] + 1) * card.hop, (seal.AHEAD + 1) * seal.HOP]

@@ -210,6 +210,7 @@ class Watermarker:
         marks = max(1, len(found.marks))
         bound = codes.corrected(min(1.0, marks * codes.bound(bits, rho)), tries)
         registered = codes.to_bits(payload, bits)
+        code = codes.encode(payload, key, bits, nonce)
         read = [mark.code_logits for mark in found.marks] or [found.code_logits]
         distance = min(codes.distance(codes.decode(one, key, nonce), registered) for one in read)
         return Verdict(
@@ -224,7 +225,7 @@ class Watermarker:
             tries=tries,
             marks=marks,
             spans=found.spans,
-            seal=find(found.levels, key, places, tries) if places else NOTHING,
+            seal=find(found.levels, key, code, places, tries) if places else NOTHING,
         )
 
 
