@@ -25,6 +25,7 @@ RADEMACHER = 1 / (2 * math.erfc(1.0))
 LEAST_COLUMNS = 12  # of the pattern that must lie in the recording: about half a second
 PART = 6000  # steps of a long recording that are searched; what is found is judged whole
 SPEED_PART = 2000
+NEAR = 20  # steps that a recording may begin early or late and still count as uncut
 SPEED_STEP_S = 0.02  # that two neighbouring speeds may differ by over the part searched
 
 
@@ -44,8 +45,9 @@ class Places:
 class Sealed:
     """How surely a key's pattern is in a recording, and where.
 
-    `p` bounds the probability that a wrong key would be found so clearly anywhere among `places`,
-    the number of positions, cuts and speeds that were tried. `start_s` is where the recording
+    `p` bounds the probability that a wrong key would be found so clearly anywhere; `places` is what
+    it is corrected by: the number of positions, cuts, speeds and parties tried, weighted by how
+    likely they are. `start_s` is where the recording
     begins in the pattern at `position`; `speed` is how much faster it is than it was.
     """
 
@@ -137,8 +139,10 @@ def _scan(tiles: Floats, key: Key, code: Bits, places: Places, share: int) -> Se
     _, start, position = max(found)
     start -= part.start
     z = _fit(tiles, key, code, position, start)
-    count = len(places.positions) * (len(tiles) + reach)
-    return Sealed(tail(z, share * count), z, position, start * STEP_S, 1.0, share * count)
+    # Half of the chance is kept for recordings that nobody cut: there are few places for those.
+    cuts = 2 * NEAR + 1 if abs(start) <= NEAR else len(tiles) + reach
+    count = 2 * share * cuts * len(places.positions)
+    return Sealed(tail(z, count), z, position, start * STEP_S, 1.0, count)
 
 
 class _Matcher:
