@@ -13,7 +13,8 @@ import soundfile as sf
 from numpy.typing import NDArray
 
 import keybound
-from keybound import audio, codes
+from keybound import audio, codes, seal
+from keybound.blocks import Sum
 from keybound.demo import SPEECH
 from keybound.errors import AudioError, CodeError
 from keybound.evidence import Detection, Mark, Tail
@@ -539,3 +540,37 @@ def test_one_second_of_recorded_speech(marker: Watermarker, recorded: list[Sampl
     assert np.mean(right) >= 0.99
     assert np.mean(wrong) == pytest.approx(0.5, abs=0.03)
     assert np.mean(passed) <= 0.01
+
+
+# Sealed evidence against those who have the networks but not the key
+
+
+def test_a_forger_with_the_networks_and_a_payload_is_attributed_but_never_sealed(
+    marker: Watermarker, clip: Samples
+) -> None:
+    """Knowing one payload gives the reused mask, and with it V_A on any host; not the seal."""
+    code = codes.encode(PAYLOAD, KEY, 16)  # what a marked recording shows to anybody
+    host = clip[::-1].copy()
+    for theirs in range(3):
+        own = Key(bytes([theirs]) * 32)
+        carrier = Sum([marker.engine.embedder(code), seal.embedder(own, code, 0)])
+        made = np.concatenate([carrier.push(host), carrier.flush()])[: len(host)]
+        verdict = marker.verify(host + made, RATE, key=KEY, payload=PAYLOAD)
+        assert verdict.grade == "attributed"
+
+
+def test_a_residual_on_another_host_is_not_sealed(
+    marker: Watermarker, clip: Samples, marked: Samples
+) -> None:
+    verdict = marker.verify(clip[::-1] + marked - clip, RATE, key=KEY, payload=PAYLOAD)
+    assert not verdict.seal.holds
+
+
+def test_a_mean_of_recordings_keeps_the_seals_of_all(marker: Watermarker, clip: Samples) -> None:
+    """Patterns differ by position, so averaging marked copies cancels none of them wholly."""
+    whose = {"key": KEY, "payload": PAYLOAD}
+    long = np.concatenate([clip, clip[::-1]])
+    copies = [marker.embed(long, RATE, **whose, position=p, check=False) for p in range(2)]
+    found = marker.detect(np.mean(copies, axis=0), RATE)
+    for position in range(2):
+        assert marker.judge(found, **whose, places=Places((position,))).seal.holds
