@@ -301,7 +301,9 @@ def test_the_path_of_a_party(run: Run, key: Path, host: Path, home: Path) -> Non
     run("party", "add", "alice", "--key", key, "--payload", PAYLOAD)
     made = run("embed", host, "out.wav", "--party", "alice")
     assert made.code == 0
-    assert re.fullmatch(r"keybound: sealed at position \d+\n", made.err)
+    assert made.err == "keybound: sealed at position 0\n"
+    again = run("embed", host, "again.wav", "--party", "alice")
+    assert again.err == "keybound: sealed at position 1\n"
     said = r"marked, payload agrees in 1\d of 16 bits, sealed evidence p < 1e-\d+\n"
     assert re.fullmatch(said, made.out)
     verified = run("verify", "out.wav", "--party", "alice")

@@ -94,19 +94,22 @@ def embed(
     """Mark the recording HOST and write it to OUTPUT.
 
     OUTPUT is read back and verified before it appears; if the mark cannot be read from it,
-    nothing is written. The seal gets a position of its own, drawn by chance and told, from those
-    that verify looks through; --position chooses one.
+    nothing is written. The seal gets a position of its own, which is told: the party's next, or
+    one by chance of the 256 that verify looks through; --position chooses one.
     """
     from keybound import files
     from keybound.search import Places
 
     if no_seal and position is not None:
         raise click.UsageError("--no-seal leaves nothing to place")
-    if position is None and not no_seal:
-        position = secrets.choice(Places().positions)
 
     marker = load(model)
-    _, key, number, rho = claim(name, key_file, payload, registry, marker.card.bits)
+    _, key, number, rho, _ = claim(name, key_file, payload, registry, marker.card.bits)
+    if position is None and not no_seal:
+        position = secrets.choice(Places().positions)
+        if name is not None:
+            with Registry(registry or default_path()) as known:
+                position = known.draw(name)
     verdict, clipped = files.embed(
         marker,
         host,
@@ -208,9 +211,6 @@ def verify(
     from keybound.search import Places
 
     marker = load(model)
-    places = Places(speed=speed / 100)
-    if position is not None:
-        places = Places((position,), reach_s=KNOWN_REACH_S, speed=speed / 100)
     if anyone:
         if name is not None or key_file is not None or payload is not None:
             raise click.UsageError("--any tries every party; name none")
@@ -222,7 +222,10 @@ def verify(
         claims = [claim(name, key_file, payload, registry, marker.card.bits)]
     found = files.detect(marker, recording, progress=progress_bar("listening"))
     verdicts = []
-    for _, key, number, rho in claims:
+    for _, key, number, rho, drawn in claims:
+        places = Places(range(max(drawn, len(Places().positions))), speed=speed / 100)
+        if position is not None:
+            places = Places((position,), reach_s=KNOWN_REACH_S, speed=speed / 100)
         judge = partial(
             marker.judge, found, key=key, payload=number, nonce=nonce, rho=rho, tries=len(claims)
         )

@@ -76,6 +76,7 @@ class Claim(NamedTuple):
     key: Key
     payload: int
     rho: int | None  # None: the model's
+    drawn: int = 0  # positions of seals that are in use
 
 
 def claim(
@@ -101,7 +102,7 @@ def party_claim(one: Party, bits: int) -> Claim:
             hint="--model names the weights it was registered for",
         )
     try:
-        return Claim(one.name, one.key(), one.payload, one.rho)
+        return Claim(one.name, one.key(), one.payload, one.rho, one.drawn)
     except KeyFileError as error:  # a new key, the hint for others, would not help here
         hint = "restore the key file, or remove the party"
         raise KeyFileError(f"party {one.name!r}: {error.message}", hint=hint) from error

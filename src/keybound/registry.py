@@ -21,7 +21,7 @@ from keybound import codes
 from keybound.errors import CodeError, RegistryError
 from keybound.keys import FINGERPRINT_BYTES, Key
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 # "kbnd" in ASCII: tells a registry from the databases of other programs.
 APPLICATION_ID = 0x6B626E64
 NAME_MAX = 100
@@ -35,10 +35,13 @@ CREATE TABLE party (
     rho         INTEGER NOT NULL,
     key_file    TEXT    NOT NULL,
     fingerprint TEXT    NOT NULL,
-    created     TEXT    NOT NULL
+    created     TEXT    NOT NULL,
+    drawn       INTEGER NOT NULL DEFAULT 0
 )
 """
-COLUMNS = "name, payload, bits, rho, key_file, fingerprint, created"
+# From schema 1, which knew no seals.
+UPGRADE = "ALTER TABLE party ADD COLUMN drawn INTEGER NOT NULL DEFAULT 0"
+COLUMNS = "name, payload, bits, rho, key_file, fingerprint, created, drawn"
 
 
 def default_path() -> Path:
@@ -54,7 +57,10 @@ def default_path() -> Path:
 
 @dataclass(frozen=True)
 class Party:
-    """A party: its payload, the rule it verifies under, and where its key is."""
+    """A party: its payload, the rule it verifies under, and where its key is.
+
+    `drawn` counts the positions of seals that were given out: those below it are in use.
+    """
 
     name: str
     payload: int
@@ -63,6 +69,7 @@ class Party:
     key_file: Path
     fingerprint: str
     created: datetime
+    drawn: int = 0
 
     def __post_init__(self) -> None:
         if os.fspath(self.key_file) == "-":
@@ -139,11 +146,12 @@ class Registry:
             _to_utf8(party.key_file),
             party.fingerprint,
             party.created.astimezone(UTC).isoformat(),
+            int(party.drawn),
         )
         try:
             with self._refusals():
                 self._connection.execute(
-                    f"INSERT INTO party ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", row
+                    f"INSERT INTO party ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row
                 )
         except _TakenError:
             raise RegistryError(
@@ -168,6 +176,21 @@ class Registry:
             rows = self._connection.execute(f"SELECT {COLUMNS} FROM party ORDER BY name").fetchall()
         return tuple(self._party(row) for row in rows)
 
+    def draw(self, name: str) -> int:
+        """Give a position for a seal of the party that it never had before, and remember that."""
+        name = _check_name(name)
+        with self._refusals():
+            self._connection.execute("BEGIN IMMEDIATE")  # two programs must not draw the same
+            with self._connection:
+                query = "SELECT drawn FROM party WHERE name = ?"
+                row = self._connection.execute(query, (name,)).fetchone()
+                if row is not None:
+                    update = "UPDATE party SET drawn = drawn + 1 WHERE name = ?"
+                    self._connection.execute(update, (name,))
+        if row is None:
+            raise _unknown(name)
+        return int(row[0])
+
     def remove(self, name: str) -> None:
         """Forget the party of this name. Its key file stays where it is."""
         name = _check_name(name)
@@ -187,6 +210,12 @@ class Registry:
                     self._connection.execute(SCHEMA)
                     self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                     self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        elif self._pragma("application_id") == APPLICATION_ID and self._pragma("user_version") == 1:
+            self._connection.execute("BEGIN IMMEDIATE")
+            with self._connection:
+                if self._pragma("user_version") == 1:
+                    self._connection.execute(UPGRADE)
+                    self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         if self._pragma("application_id") != APPLICATION_ID:
             raise RegistryError(
                 f"{os.fspath(self.path)!r} is a database of another program, not a registry",
@@ -203,8 +232,8 @@ class Registry:
     def _pragma(self, name: str) -> int:
         return int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
 
-    def _party(self, row: tuple[str, str, int, int, str, str, str]) -> Party:
-        name, payload, bits, rho, key_file, fingerprint, created = row
+    def _party(self, row: tuple[str, str, int, int, str, str, str, int]) -> Party:
+        name, payload, bits, rho, key_file, fingerprint, created, drawn = row
         try:
             return Party(
                 name=name,
@@ -214,6 +243,7 @@ class Registry:
                 key_file=Path(key_file),
                 fingerprint=fingerprint,
                 created=datetime.fromisoformat(created),
+                drawn=drawn,
             )
         except (CodeError, RegistryError, TypeError, ValueError) as error:
             raise RegistryError(
