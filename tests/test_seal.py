@@ -201,10 +201,10 @@ def test_a_seal_is_found_and_placed(host: Floats) -> None:
     found = search.find(heard(sealed(host, 77)), KEY, CODE)
     assert found.holds
     assert (found.position, found.start_s, found.speed) == (77, 0.0, 1.0)
-    assert found.places == 2 * 41 * 256
+    assert found.places == 2 * 2 * 41 * 256
     cut = search.find(heard(sealed(host, 77)[16_000:]), KEY, CODE)
     assert cut.holds
-    assert cut.places == 2 * (500 + 6000) * 256
+    assert cut.places == 2 * 2 * (500 + 6000) * 256
 
 
 @few

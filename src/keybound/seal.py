@@ -39,12 +39,14 @@ POSITIONS = 1 << 32
 PAGE = 256  # columns that one call of the stream gives
 POWER_FLOOR = 1e-9  # of a bin: some 15 dB under the noise of 16-bit samples
 
-STRENGTH_DB = 0.8
+STRENGTH_DB = 0.75
 LEAST = 0.2  # of the strength that every tile gets
 MIDDLE, WIDTH = -0.5, 1.0  # contrast, in units of its scale and towards the sign, that gets most
 TILT = 0.35  # loud tiles get so much more, silent ones so much less
 PAST = 52  # frames over which the loudness around a tile is judged
-QUIET = 0.25  # what a tile at the level of the noise weighs beside a loud one
+# Two views of a recording: one for noisy ones and one for clean ones. In each, what a tile at the
+# level of the noise weighs beside a loud one, and how far under the noise a level counts, in dB.
+VIEWS = ((0.25, 10.0), (1.0, 30.0))
 CONTRAST_STEPS, EDGE_STEPS = 3000, 16
 AHEAD = 5  # blocks after a block that can change its carrier
 
@@ -147,26 +149,27 @@ def listener() -> Feeder:
     return Feeder(run, HOP, (1, 1))
 
 
-def contrast(levels: Floats | Levels) -> Floats:
+def contrast(levels: Floats | Levels, view: int = 0) -> Floats:
     """Weigh how each tile stands out from its neighbours: (steps, BANDS) of levels to the same.
 
     Row i is for a tile that begins at step i. Any function of the recording may stand here: what
     the p-value counts on is the key alone.
     """
-    parts = []
+    tiles = np.empty(levels.shape, np.float32)
     for first in range(0, len(levels), CONTRAST_STEPS):  # an hour takes no more room than a minute
         begin = max(0, first - EDGE_STEPS)
         part = levels[begin : first + CONTRAST_STEPS + EDGE_STEPS].astype(np.float32)
-        parts.append(_contrast(part)[first - begin :][:CONTRAST_STEPS])
-    return np.concatenate([np.zeros((0, BANDS), np.float32), *parts])
+        own = tiles[first : first + CONTRAST_STEPS]
+        own[:] = _contrast(part, *VIEWS[view])[first - begin :][: len(own)]
+    return tiles
 
 
-def _contrast(levels: Floats) -> Floats:
+def _contrast(levels: Floats, quiet: float, depth_db: float) -> Floats:
     padded = np.pad(levels, ((0, COLUMN_STEPS), (0, 0)), mode="edge")
     floor = np.quantile(padded, 0.15, axis=0).astype(np.float32)  # noise, where there is any
     above = np.clip(1 - 2 * 10 ** ((floor - padded) / 10), 0, 1)
-    weight = QUIET + (1 - QUIET) * np.square(above)
-    padded = 10 * np.log10(10 ** (padded / 10) + 10 ** (floor / 10 - 1))
+    weight = quiet + (1 - quiet) * np.square(above)
+    padded = 10 * np.log10(10 ** (padded / 10) + 10 ** ((floor - depth_db) / 10))
     made = np.empty_like(padded)
     for half in range(2):  # frames 20 ms apart, as they were marked
         residual = _residual(padded[half::2])

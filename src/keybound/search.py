@@ -84,17 +84,20 @@ def find(
     if not len(places.positions):
         return NOTHING
     share = tries * (2 if places.speed > 0 else 1)
-    tiles = seal.contrast(levels)
-    best = _scan(tiles, key, code, places, share)
+    views = _views(levels)
+    best = _scan(views, key, code, places, share)
     if best.holds or not places.speed > 0:
         return best
-    part = levels[_busiest(tiles, SPEED_PART)].astype(np.float32)
+    part = levels[_busiest(views[0], SPEED_PART)].astype(np.float32)
     speeds = list(_speeds(places.speed, len(part) * STEP_S))
     for speed in speeds:
-        tiles = seal.contrast(respeed(part, speed))
-        one = _scan(tiles, key, code, places, share * len(speeds))
+        one = _scan(_views(respeed(part, speed)), key, code, places, share * len(speeds))
         best = min(best, replace(one, speed=speed), key=lambda found: found.p)
     return best
+
+
+def _views(levels: Floats | Levels) -> list[Floats]:
+    return [seal.contrast(levels, view) for view in range(len(seal.VIEWS))]
 
 
 def tail(z: float, places: int) -> float:
@@ -128,8 +131,12 @@ def _speeds(most: float, length_s: float) -> Iterator[float]:
         yield 1 + most * step / count
 
 
-def _scan(tiles: Floats, key: Key, code: Bits, places: Places, share: int) -> Sealed:
-    """Search tiles at one speed, one of `share` such searches, for all positions and cuts."""
+def _scan(views: list[Floats], key: Key, code: Bits, places: Places, share: int) -> Sealed:
+    """Search at one speed, one of `share` such searches, for all positions and cuts.
+
+    The first view of the tiles is searched; what is found there is judged in all of them.
+    """
+    tiles = views[0]
     if not len(places.positions) or len(tiles) < LEAST_COLUMNS * COLUMN_STEPS:
         return NOTHING
     reach = math.ceil(places.reach_s / STEP_S)
@@ -138,10 +145,10 @@ def _scan(tiles: Floats, key: Key, code: Bits, places: Places, share: int) -> Se
     found = ((*matcher.best(key, code, position), position) for position in places.positions)
     _, start, position = max(found)
     start -= part.start
-    z = _fit(tiles, key, code, position, start)
+    z = max(_fit(view, key, code, position, start) for view in views)
     # Half of the chance is kept for recordings that nobody cut: there are few places for those.
     cuts = 2 * NEAR + 1 if abs(start) <= NEAR else len(tiles) + reach
-    count = 2 * share * cuts * len(places.positions)
+    count = 2 * share * cuts * len(places.positions) * len(views)
     return Sealed(tail(z, count), z, position, start * STEP_S, 1.0, count)
 
 
@@ -190,7 +197,8 @@ def _busiest(tiles: Floats, most: int) -> slice:
     """Find the part of so many steps that holds most."""
     if len(tiles) <= most:
         return slice(0, len(tiles))
-    power = np.concatenate([[0.0], np.cumsum(np.square(tiles).sum(axis=1, dtype=np.float64))])
+    own = np.einsum("ij,ij->i", tiles, tiles).astype(np.float64)  # without a copy of them all
+    power = np.concatenate([[0.0], np.cumsum(own)])
     first = int(np.argmax(power[most:] - power[:-most]))
     return slice(first, first + most)
 
