@@ -1,9 +1,9 @@
 """Complete the card of exported networks: thresholds and figures from a validation folder.
 
-Thresholds are for clips of a second. `clean` holds presence to one false alarm in a hundred on clean
-unmarked speech (the paper's); `attacked`, which is the one in use, to two in a hundred after every
-single attack, hence to far fewer on clean speech. `evidence` holds recordings of any length to one
-in a hundred.
+Thresholds are for clips of a second. `clean` holds presence to one false alarm in a hundred on
+clean unmarked speech (the paper's); `attacked`, which is the one in use, to two in a hundred after
+every single attack, hence to far fewer on clean speech. `evidence` holds recordings of any length
+to one in a hundred.
 
 `python -m keybound.benchmark.card FOLDER --valid FOLDER` does it again for weights that exist.
 """
