@@ -328,6 +328,15 @@ def test_a_key_from_standard_input(run: Run, key: Path, host: Path) -> None:
     assert wrong.out.startswith("marked, but not by this key and payload: payload agrees in ")
 
 
+def test_a_file_may_be_marked_without_reading_it_back(run: Run, key: Path, host: Path) -> None:
+    whose = ("--key", key, "--payload", PAYLOAD, "--position", "9")
+    made = run("embed", host, "out.wav", *whose, "--no-check", "--json")
+    assert made.code == 0
+    assert made.json == {"output": "out.wav", "clipped": 0, "position": 9}
+    assert run("embed", host, "both.wav", *whose).code == 0
+    assert Path("out.wav").read_bytes() == Path("both.wav").read_bytes()
+
+
 def test_a_nonce_is_part_of_the_mark(run: Run, key: Path, host: Path) -> None:
     whose = ("--key", key, "--payload", PAYLOAD)
     assert run("embed", host, "out.wav", *whose, "--nonce", "c11b01").code == 0

@@ -35,8 +35,13 @@ class Feeder:
         there = self._first + len(self._held) // self._hop
         return self._advance(there, there - self._right)
 
-    def flush(self) -> list[Floats]:
-        """Give the rest: the sound is at its end, within the last block."""
+    def flush(self, last: Floats | None = None) -> list[Floats]:
+        """Give the rest: the sound ends with these samples, within the last block.
+
+        A network that gets the last samples here runs once over them, and not again for the end.
+        """
+        if last is not None:
+            self._held = np.concatenate([self._held, last], dtype=np.float32)
         there = self._first + -(-len(self._held) // self._hop)
         return self._advance(there, there)
 
@@ -71,9 +76,9 @@ class Sum:
         """Take some samples and give what all of them have completed."""
         return self._add([one.push(samples) for one in self._feeders])
 
-    def flush(self) -> Floats:
-        """Give the rest: the sound is at its end."""
-        return self._add([one.flush() for one in self._feeders])
+    def flush(self, last: Floats | None = None) -> Floats:
+        """Give the rest: the sound ends, with these samples if any."""
+        return self._add([one.flush(last) for one in self._feeders])
 
     def _add(self, made: list[list[Floats]]) -> Floats:
         there = [np.concatenate([e, *m]) for e, m in zip(self._early, made, strict=True)]

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keybound import batch, lab, parties
+from keybound import lab, parties
+from keybound.corpora import batch
 from keybound.errors import KeyBoundError
 from keybound.keys import Key
 from keybound.parties import NOBODY, claim, party_claim
@@ -24,6 +25,7 @@ from keybound.registry import Registry, default_path
 from keybound.terminal import (
     as_json,
     emit,
+    in_one_line,
     key_file,
     model,
     nonce,
@@ -76,6 +78,7 @@ def load(model: str | None) -> "Watermarker":
 @options(party_name, key_file, payload, nonce, position)
 @click.option("--no-seal", is_flag=True, help="Leave the sealed evidence out.")
 @click.option("--force", is_flag=True, help="Replace OUTPUT if it exists.")
+@click.option("--no-check", is_flag=True, help="Do not read OUTPUT back: half the time.")
 @options(registry, model, as_json)
 def embed(
     host: str,
@@ -87,6 +90,7 @@ def embed(
     position: int | None,
     no_seal: bool,
     force: bool,
+    no_check: bool,
     registry: str | None,
     model: str | None,
     as_json: bool,
@@ -110,24 +114,19 @@ def embed(
         if name is not None:
             with Registry(registry or default_path()) as known:
                 position = known.draw(name)
-    verdict, clipped = files.embed(
-        marker,
-        host,
-        output,
-        key=key,
-        payload=number,
-        nonce=nonce,
-        position=position,
-        rho=rho,
-        replace=force,
-        progress=progress_bar("marking"),
-    )
+    how: dict[str, Any] = {"key": key, "payload": number, "nonce": nonce, "position": position}
+    how |= {"replace": force, "progress": progress_bar("marking")}
+    facts, words = {}, "marked, not read back"
+    if no_check:
+        clipped = files.mark(marker, host, output, **how)
+    else:
+        verdict, clipped = files.embed(marker, host, output, rho=rho, **how)
+        facts, words = evidence(verdict), verdict.words
     if clipped:
         say(f"samples limited to full scale: {clipped}")
     if position is not None:
         say(f"sealed at position {position}")
-    made = {"output": output, "clipped": clipped, "position": position}
-    emit(evidence(verdict) | made, verdict.words, as_json)
+    emit(facts | {"output": output, "clipped": clipped, "position": position}, words, as_json)
 
 
 def evidence(verdict: "Verdict") -> dict[str, Any]:
@@ -138,21 +137,21 @@ def evidence(verdict: "Verdict") -> dict[str, Any]:
 @cli.command()
 @click.argument("recording", type=click.Path())
 @click.option("--frames", is_flag=True, help="With --json: the values of every frame too.")
-@click.option("--plot", type=click.Path(), help="Draw presence and spans: a name in .svg or .png.")
+@click.option("--plot", "picture", type=click.Path(), help="Draw where: a name in .svg or .png.")
 @options(model, as_json)
 def detect(
-    recording: str, frames: bool, plot: str | None, model: str | None, as_json: bool
+    recording: str, frames: bool, picture: str | None, model: str | None, as_json: bool
 ) -> None:
     """Say whether RECORDING carries a mark, and where. Exit status 0 if so, 1 if not."""
-    from keybound import files
+    from keybound import files, plot
 
     if frames and not as_json:
         raise click.UsageError("--frames needs --json")
+    if picture is not None:
+        plot.check(Path(picture))
     found = files.detect(load(model), recording, progress=progress_bar("listening"))
-    if plot is not None:
-        from keybound.plot import draw
-
-        draw(found, Path(plot), Path(recording).name)
+    if picture is not None:
+        plot.draw(found, Path(picture), Path(recording).name)
     result: dict[str, Any] = {
         "present": found.present,
         "presence": found.presence,
@@ -297,15 +296,8 @@ cli.add_command(lab.bench)
 
 def main() -> None:
     """Run the command line; every refusal is one line and exit status 2."""
-    try:
-        cli.main(prog_name="keybound", standalone_mode=False)
-    except KeyBoundError as error:
-        refuse(error.message, error.hint)
-    except click.ClickException as error:
-        refuse(*reworded(error))
-    except (click.Abort, KeyboardInterrupt):
-        say("stopped")
-        sys.exit(130)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        refuse(f"{error.filename}: {reason}" if error.filename else reason)
+    with in_one_line():
+        try:
+            cli.main(prog_name="keybound", standalone_mode=False)
+        except click.ClickException as error:
+            refuse(*reworded(error))

@@ -92,6 +92,29 @@ def bench_run(suites: tuple[str, ...], speech: str, rows: str, **how: Any) -> No
     say(f"wrote {made} rows to {where}")
 
 
+@bench.command("remove")
+@click.argument("networks", type=click.Path())
+@options(
+    click.option("--speech", type=click.Path(), required=True, help="Folder of test clips."),
+    rows_file,
+    click.option("--method", default="keybound", show_default=True, help="What is attacked."),
+    click.option("--train", type=click.Path(), help="Speech to train removers on first."),
+    click.option("--minutes", default=60.0, show_default=True, help="Of training, at most."),
+    click.option("--device", default="cpu", show_default=True, help="cpu or cuda."),
+)
+def bench_remove(networks: str, speech: str, rows: str, train: str | None, **how: Any) -> None:
+    """Attack marked clips with the trained removers in the folder NETWORKS.
+
+    Needs torch: pip install 'keybound[train]'
+    """
+    _torch_room("torch")
+    from keybound.benchmark import bench
+
+    where, on = Path(rows), Path(train) if train else None
+    made = bench.remove(Path(speech), where, Path(networks), train=on, say=say, **how)
+    say(f"wrote {made} rows to {where}")
+
+
 @bench.command("tables")
 @rows_file
 @click.option("--check", is_flag=True, help="Only say whether the tables agree with the rows.")

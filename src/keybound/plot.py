@@ -11,11 +11,18 @@ MOST_POINTS = 2000  # a curve with more looks the same, and an SVG of hours woul
 ENDINGS = (".svg", ".png", ".pdf")
 
 
-def draw(found: Detection, path: Path, title: str = "") -> None:
-    """Write a picture of a detection; the ending of the name says as what."""
+def check(path: Path) -> None:
+    """Refuse the name of a picture that cannot be drawn, before hours of audio are heard."""
     if path.suffix.lower() not in ENDINGS:
         what = f"{path} does not end in the name of a picture"
         raise AudioError(what, hint=f"{', '.join(ENDINGS)} can be written")
+    if not path.parent.is_dir():
+        raise AudioError(f"{path.parent} is not a folder", hint="make it first")
+
+
+def draw(found: Detection, path: Path, title: str = "") -> None:
+    """Write a picture of a detection; the ending of the name says as what."""
+    check(path)
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -77,23 +77,28 @@ class StreamEmbedder:
 
     def push(self, samples: npt.ArrayLike) -> npt.NDArray[Any]:
         """Take some samples and give those that are marked by now."""
-        given = np.asarray(samples)
-        host = _block(given, self.sample_rate, self.channels)
-        self._kind = given.dtype, given.ndim
-        self._taken += len(host)
-        self._host = np.concatenate([self._host, host])
-        self._mark(self._down.push(host.astype(np.float32, copy=False)))
+        self._mark(self._down.push(self._take(samples)))
         return as_given(self._give(self._taken - self.latency), *self._kind)
 
-    def flush(self) -> npt.NDArray[Any]:
-        """Give the rest: the sound is at its end."""
-        self._mark(self._down.flush())
-        rest = [one.flush() for one in self._feeders]
+    def flush(self, last: npt.ArrayLike | None = None) -> npt.NDArray[Any]:
+        """Give the rest: the sound ends, with these samples if any."""
+        parts = [] if last is None else [self._down.push(self._take(last))]
+        narrow = np.concatenate([*parts, self._down.flush()])
+        self._narrow += len(narrow)
+        rest = [one.flush(channel) for one, channel in zip(self._feeders, narrow.T, strict=True)]
         self._widen(np.stack(rest, axis=1)[: self._narrow])
         wide = np.concatenate([self._carrier, self._up.flush()])
         lost = max(0, len(self._host) - len(wide))  # rounding may cost the last sample
         self._carrier = np.pad(wide, ((0, lost), (0, 0)))
         return as_given(self._give(self._taken), *self._kind)
+
+    def _take(self, samples: npt.ArrayLike) -> Floats:
+        given = np.asarray(samples)
+        host = _block(given, self.sample_rate, self.channels)
+        self._kind = given.dtype, given.ndim
+        self._taken += len(host)
+        self._host = np.concatenate([self._host, host])
+        return host.astype(np.float32, copy=False)
 
     def _mark(self, narrow: Floats) -> None:
         self._narrow += len(narrow)
@@ -143,18 +148,17 @@ class StreamDetector:
 
     def push(self, samples: npt.ArrayLike) -> Floats:
         """Take some samples and give the presence of the frames that they complete."""
-        heard = _block(np.asarray(samples), self.sample_rate, self.channels)
-        self._taken += len(heard)
-        mono = heard.astype(np.float32, copy=False) @ self._share  # ten times as fast as a mean
-        narrow = self._down.push(mono)[:, 0]
-        self._keep_levels(self._listener.push(narrow))
-        return self._keep(self._feeder.push(narrow))
+        return self._hear(self._down.push(self._mono(samples))[:, 0], end=False)
 
-    def flush(self) -> Floats:
-        """Give the presence of the last frames: the sound is at its end."""
-        narrow = self._down.flush()[:, 0]
-        self._keep_levels([*self._listener.push(narrow), *self._listener.flush()])
-        return self._keep([*self._feeder.push(narrow), *self._feeder.flush()])
+    def flush(self, last: npt.ArrayLike | None = None) -> Floats:
+        """Give the presence of the last frames: the sound ends, with these samples if any."""
+        parts = [] if last is None else [self._down.push(self._mono(last))]
+        return self._hear(np.concatenate([*parts, self._down.flush()])[:, 0], end=True)
+
+    def _hear(self, narrow: Floats, *, end: bool) -> Floats:
+        listener, feeder = self._listener, self._feeder
+        self._keep_levels(listener.flush(narrow) if end else listener.push(narrow))
+        return self._keep(feeder.flush(narrow) if end else feeder.push(narrow))
 
     def detection(self) -> Detection:
         """Say whether and where what was heard so far is marked."""
@@ -170,6 +174,12 @@ class StreamDetector:
 
     def _keep_levels(self, made: list[Floats]) -> None:
         self._levels += [one.reshape(-1, seal.BANDS).astype(np.float16) for one in made]
+
+    def _mono(self, samples: npt.ArrayLike) -> Floats:
+        heard = _block(np.asarray(samples), self.sample_rate, self.channels)
+        self._taken += len(heard)
+        mono: Floats = heard.astype(np.float32, copy=False) @ self._share
+        return mono  # a product is ten times as fast as a mean
 
     def _keep(self, made: list[Floats]) -> Floats:
         fresh = np.concatenate([self._frames[0][:0], *made])

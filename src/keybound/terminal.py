@@ -7,10 +7,13 @@ case without a full stop, with a hint in brackets where there is one; a refusal 
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
 
 import click
+
+from keybound.errors import KeyBoundError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -90,6 +93,21 @@ def refuse(message: str, hint: str | None = None) -> NoReturn:
     line = message + (f" ({hint})" if hint else "")
     say("".join(c if c.isprintable() else "?" for c in line))
     sys.exit(2)
+
+
+@contextmanager
+def in_one_line() -> Iterator[None]:
+    """Turn every refusal into one line and exit status 2."""
+    try:
+        yield
+    except KeyBoundError as error:
+        refuse(error.message, error.hint)
+    except (click.Abort, KeyboardInterrupt):
+        say("stopped")
+        sys.exit(130)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        refuse(f"{error.filename}: {reason}" if error.filename else reason)
 
 
 def reworded(error: click.ClickException) -> tuple[str, str | None]:

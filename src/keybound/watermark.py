@@ -121,9 +121,10 @@ class Watermarker:
             position=position,
             channels=host.shape[1],
         )
-        parts = [stream.push(block) for block in _blocks(host, sample_rate)]
+        *blocks, last = _blocks(host, sample_rate)
+        parts = [*map(stream.push, blocks), stream.flush(last)]
         given = np.asarray(samples)
-        marked = as_given(np.concatenate([*parts, stream.flush()]), given.dtype, given.ndim)
+        marked = as_given(np.concatenate(parts), given.dtype, given.ndim)
         if check:
             found = self.detect(marked, sample_rate)
             verdict = self.judge(found, key=key, payload=payload, nonce=nonce)
@@ -161,9 +162,10 @@ class Watermarker:
         """Say whether there is a mark, and where. Anyone can: no key is needed."""
         heard = audio.check(samples, sample_rate)
         stream = self.detector(sample_rate, channels=heard.shape[1])
-        for block in _blocks(heard, sample_rate):
+        *blocks, last = _blocks(heard, sample_rate)
+        for block in blocks:
             stream.push(block)
-        stream.flush()
+        stream.flush(last)
         return stream.detection()
 
     def verify(

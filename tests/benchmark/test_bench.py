@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from keybound import demo
 from keybound.benchmark import bench, nulls
 from keybound.benchmark.run import read_rows
 from keybound.benchmark.tables import check_tables
 from keybound.cli import main
 
 DATA = Path(__file__).parents[1] / "data"
+DEMO = Path(demo.__file__).parent
 RESULTS = Path(__file__).parents[2] / "results"
 
 
@@ -132,3 +134,23 @@ def test_the_tables_in_results_are_what_the_rows_give(tmp_path):
     assert check_tables(rows[:-50], tmp_path)  # the check can fail
     size = sum(path.stat().st_size for path in RESULTS.rglob("*") if path.is_file())
     assert size < 10 * 2**20
+
+
+def test_bench_remove_trains_and_measures_removers(tmp_path, keybound, monkeypatch):
+    removers = pytest.importorskip("keybound.benchmark.removers")
+    pytest.importorskip("torch", reason="torch is not installed")
+    monkeypatch.setattr(removers, "KINDS", {"gains": removers.KINDS["gains"]})
+    monkeypatch.setattr(removers, "WIDTH", 8)
+    rows, networks = tmp_path / "rows.jsonl", tmp_path / "networks"
+    words = ("bench", "remove", str(networks), "--speech", str(DATA), "--rows", str(rows))
+    assert keybound(*words)[0] == 2  # nothing there yet
+    assert keybound(*words, "--train", str(DEMO), "--device", "nowhere")[0] == 2
+    networks.mkdir()
+    (networks / "gains-1.safetensors").write_bytes(b"no remover")
+    assert keybound(*words)[0] == 2
+    (networks / "gains-1.safetensors").unlink()
+    assert keybound(*words, "--train", str(DATA))[0] == 2  # all too short
+    assert keybound(*words, "--train", str(DEMO), "--minutes", "0.001")[0] == 0
+    found = read_rows(rows)
+    assert {(r["suite"], r["network"]) for r in found} == {("remover", "gains")}
+    assert all(r["errors"] == 0 for r in found)  # a remover that has learnt nothing removes nothing

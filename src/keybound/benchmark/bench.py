@@ -81,6 +81,50 @@ def measure(
     return made
 
 
+def remove(
+    speech: Path,
+    path: Path,
+    networks: Path,
+    *,
+    method: str,
+    train: Path | None,
+    minutes: float,
+    device: str,
+    say: Callable[[str], None],
+) -> int:
+    """Measure the removers in a folder on test clips, trained before on other speech if asked."""
+    import torch
+    from safetensors import SafetensorError
+
+    from keybound.benchmark import removal, removers
+
+    if (why := peers.available(method)) is not None:
+        raise KeyBoundError(f"{method} cannot run here: {why}")
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # torch raises either for what is not here
+        raise KeyBoundError(f"no device {device!r} here", hint="cpu or cuda") from error
+    made_up = peers.METHODS[method]()
+    if train is not None:
+        networks.mkdir(parents=True, exist_ok=True)
+        pairs = networks / "pairs.safetensors"
+        removal.save_pairs(made_up, train, pairs)
+        removers.train_all([pairs], networks, device=device, minutes=minutes, say=say)
+    found = sorted(networks.glob("*-*.safetensors"))
+    if not found:
+        raise KeyBoundError(f"no removers in {networks}", hint="--train FOLDER makes them")
+    clips = read_clips(speech, max(1.0, made_up.seconds), made_up.rate, limit=removal.CLIPS)
+    made = 0
+    for file in found:
+        try:
+            network = removers.load(file)
+        except (SafetensorError, KeyError, TypeError, RuntimeError) as error:
+            raise KeyBoundError(f"{file} is not a remover", hint="train it anew") from error
+        say(f"{network.name} after {network.steps} steps")
+        made += append(path, removal.measure(made_up, network, clips))
+    return made
+
+
 def check_set(name: str | None, suites: Sequence[str], *, every: bool) -> None:
     """Refuse what would mix the rows of a set of speech with those of the main one."""
     if name is None and every:

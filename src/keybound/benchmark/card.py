@@ -27,6 +27,7 @@ from keybound.benchmark.metrics import threshold_at
 from keybound.benchmark.protocol import Row
 from keybound.benchmark.run import Plan, read_rows, run
 from keybound.evidence import Tail
+from keybound.terminal import in_one_line
 from keybound.watermark import Watermarker
 
 EXTRA = ("lyra-9.2", "lyra-3.2", "opus-16", "mel")
@@ -123,4 +124,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with in_one_line():
+        main()

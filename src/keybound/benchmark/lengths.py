@@ -15,6 +15,7 @@ from keybound import audio
 from keybound.attacks import attack
 from keybound.benchmark.protocol import ENDINGS, Clip, Row, rng_of, secret_of
 from keybound.errors import AudioError
+from keybound.terminal import in_one_line
 from keybound.watermark import Watermarker
 
 SECONDS = (1.0, 2.0, 3.0, 10.0, 30.0)
@@ -94,4 +95,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with in_one_line():
+        main()

@@ -25,6 +25,7 @@ STAND_IN = {"lyra-6": "encodec-6"}  # ours for the paper's, where the paper's we
 PEERS = ("wavmark", "audioseal", "timbre")
 NAMES = {  # of methods, as they are printed
     "keybound": "KeyBound",
+    "keybound-files": "KeyBound, files",
     "paper": "the paper's design, our training",
     "wavmark": "WavMark",
     "audioseal": "AudioSeal",

@@ -12,6 +12,7 @@ from keybound.benchmark import metrics
 from keybound.benchmark.methods import Method
 from keybound.benchmark.protocol import Clip, Row, read_clips, secret_of
 from keybound.benchmark.removers import FULL_SCALE, Network, apply
+from keybound.errors import KeyBoundError
 
 CHUNK_S = 4.0  # of a training pair: one key and payload each, so short chunks show many codes
 CLIPS = 200  # the paper's: the first of the test clips
@@ -28,6 +29,9 @@ def save_pairs(
     from safetensors.numpy import save_file
 
     every = read_clips(speech, CHUNK_S, method.rate, every=True)
+    if not every:
+        why = f"no recordings of {CHUNK_S:g} s or more in {speech}"
+        raise KeyBoundError(why, hint="removers learn from whole sentences")
     count = min(len(every), max(1, round(minutes * 60 / CHUNK_S)))
     chunks = [every[i * len(every) // count] for i in range(count)]
     # Secrets of another seed than any measurement's: the attacker does not hold the victim's.

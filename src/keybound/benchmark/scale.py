@@ -22,6 +22,7 @@ import numpy as np
 import soundfile as sf
 
 from keybound.benchmark.protocol import Row, read_clips
+from keybound.terminal import in_one_line
 
 # Name, files, seconds of each, rate and channels.
 CORPORA = (
@@ -110,4 +111,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with in_one_line():
+        main()

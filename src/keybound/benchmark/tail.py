@@ -18,6 +18,7 @@ from keybound.attacks import available
 from keybound.benchmark.nulls import attacked, recordings
 from keybound.benchmark.protocol import Row
 from keybound.evidence import Detection, Tail
+from keybound.terminal import in_one_line
 from keybound.watermark import Watermarker
 
 DRAWS = 3  # of each attack's chance, for speech is short and peaks are rare
@@ -133,4 +134,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with in_one_line():
+        main()

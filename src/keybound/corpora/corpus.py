@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from keybound import codes
+from keybound.corpora.journal import Journal, Row, Stamp, write_results
+from keybound.corpora.manifest import Item, absolute
+from keybound.corpora.worker import ENV, Job, Task, Whose, read_key
 from keybound.errors import CodeError, CorpusError, KeyBoundError, KeyFileError
-from keybound.journal import Journal, Row, Stamp, write_results
-from keybound.manifest import Item, absolute
 from keybound.parties import NOBODY, party_claim
 from keybound.registry import Party, Registry
 from keybound.watermark import Watermarker
-from keybound.worker import ENV, Job, Task, Whose, read_key
 
 Engine = Callable[[Job, Iterable[Task]], Iterator[tuple[str, Row]]]
 

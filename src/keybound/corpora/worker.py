@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from keybound import files
+from keybound.corpora.journal import COLUMNS, Row, Stamp
 from keybound.errors import CorpusError, KeyBoundError, KeyFileError
 from keybound.evidence import Detection
-from keybound.journal import COLUMNS, Row, Stamp
 from keybound.keys import Key
 from keybound.search import Places
 from keybound.watermark import Verdict, Watermarker

@@ -19,9 +19,9 @@ from dataclasses import asdict
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from keybound.corpora.journal import Row
+from keybound.corpora.worker import Job, Task, Worker, in_words
 from keybound.errors import CorpusError, KeyBoundError
-from keybound.journal import Row
-from keybound.worker import Job, Task, Worker, in_words
 
 Stop = Callable[[], bool]
 TRIES = 2  # a task whose worker died is given to one other

@@ -19,10 +19,10 @@ from keybound.registry import default_path
 from keybound.terminal import as_json, model, nonce, options, party_name, payload, registry, say
 
 if TYPE_CHECKING:
-    from keybound.corpus import Plan
-    from keybound.journal import Row
-    from keybound.manifest import Item
-    from keybound.worker import Job
+    from keybound.corpora.corpus import Plan
+    from keybound.corpora.journal import Row
+    from keybound.corpora.manifest import Item
+    from keybound.corpora.worker import Job
 
 CLAIM = ["party", "payload", "nonce"]  # the columns that say whose mark it is
 SHOWN = 10  # failures that are named on the terminal; all are in the results
@@ -123,8 +123,8 @@ def _batch(
         raise click.UsageError("name one manifest, folder or glob, a glob in quotes: 'calls/*.wav'")
     if address is not None and engine != "ray":
         raise click.UsageError("--address needs --engine ray")
-    from keybound import corpus, engines, journal
-    from keybound.manifest import absolute, read
+    from keybound.corpora import corpus, engines, journal
+    from keybound.corpora.manifest import absolute, read
 
     kind = "parquet" if importlib.util.find_spec("pyarrow") else "jsonl"
     table = Path(results or f"keybound-{verb}.{kind}")
@@ -183,10 +183,10 @@ def _whose(
     registry: str | None = None,
 ) -> "tuple[Job, list[int | None]]":
     """Find the claimant of each item: its own, or the one that the options name."""
-    from keybound import corpus
-    from keybound.manifest import absolute
+    from keybound.corpora import corpus
+    from keybound.corpora.manifest import absolute
+    from keybound.corpora.worker import Job
     from keybound.watermark import Watermarker
-    from keybound.worker import Job
 
     bits = Watermarker(model).card.bits
     folder, where = absolute(model) if model else None, Path(registry or default_path())

@@ -21,12 +21,13 @@ import soundfile as sf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keybound import audio, cli, corpus, engines, journal, manifest, worker
+from keybound import audio, cli
+from keybound.corpora import corpus, engines, journal, manifest, worker
 from keybound.errors import CorpusError
 from keybound.keys import Key
 from keybound.watermark import Watermarker
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 PAYLOAD = "0x5eed"
 RATE = 16_000
 SECRET = bytes(range(32))
@@ -50,7 +51,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to work in, with a registry and a key of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KEYBOUND_REGISTRY", str(tmp_path / "registry.sqlite"))
-    monkeypatch.setenv("PYTHONPATH", str(Path(manifest.__file__).parents[1]))
+    monkeypatch.setenv("PYTHONPATH", str(Path(manifest.__file__).parents[2]))
     Key(SECRET).write(tmp_path / "alice.key")
     return tmp_path
 
@@ -557,7 +558,7 @@ def test_a_signal_ends_a_run_in_order(
 
 
 POISON = """
-import keybound.worker as worker
+import keybound.corpora.worker as worker
 import os, signal
 call = worker.Worker.__call__
 def poisoned(self, task):
@@ -654,7 +655,9 @@ absent = [name for name in ("ray", "pandas") if importlib.util.find_spec(name) i
 
 
 def test_ray_and_pyarrow_are_left_alone_until_asked_for() -> None:
-    program = "import sys, keybound.batch, keybound.corpus, keybound.engines\n"
+    program = (
+        "import sys, keybound.corpora.batch, keybound.corpora.corpus, keybound.corpora.engines\n"
+    )
     program += "print({'ray', 'pyarrow', 'pandas', 'torch', 'scipy'} & set(sys.modules))"
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NamedTuple, Self
 
+from keybound.corpora.manifest import Item, arrow
 from keybound.errors import CorpusError
-from keybound.manifest import Item, arrow
 
 Row = dict[str, Any]
 
