@@ -111,6 +111,16 @@ def test_a_position_that_does_not_exist_is_refused(position: int) -> None:
         seal.embedder(KEY, CODE, position)
 
 
+def test_a_recording_is_placed_as_asked_or_by_chance() -> None:
+    assert seal.place(9_999, wanted=True) == 9_999
+    assert seal.place(None, wanted=False) is None
+    drawn = {seal.place(None, wanted=True) for _ in range(400)}
+    assert drawn <= set(Places().positions)
+    assert len(drawn) > 100
+    with pytest.raises(CodeError, match="without a seal"):
+        seal.place(0, wanted=False)
+
+
 def test_the_tiles_cover_speech() -> None:
     assert seal.BANDS == 64
     assert (np.diff(seal.EDGES) > 0).all()

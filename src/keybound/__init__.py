@@ -9,9 +9,10 @@ from keybound.evidence import Detection, Mark, Span
 from keybound.keys import Key
 from keybound.search import Places, Sealed
 from keybound.stream import StreamDetector, StreamEmbedder
+from keybound.verdict import Verdict
 from keybound.watermark import (
+    Marked,
     MarkWarning,
-    Verdict,
     Watermarker,
     detect,
     embed,
@@ -26,6 +27,7 @@ __all__ = [
     "KeyBoundError",
     "Mark",
     "MarkWarning",
+    "Marked",
     "Places",
     "Sealed",
     "Span",

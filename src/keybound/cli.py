@@ -8,7 +8,6 @@ Keys come from files or from standard input, never from an argument. Exit status
 
 import dataclasses
 import json
-import secrets
 import sys
 from functools import partial
 from pathlib import Path
@@ -18,9 +17,8 @@ import click
 
 from keybound import lab, parties
 from keybound.corpora import batch
-from keybound.errors import KeyBoundError
 from keybound.keys import Key
-from keybound.parties import NOBODY, claim, party_claim
+from keybound.parties import claim, every_claim
 from keybound.registry import Registry, default_path
 from keybound.terminal import (
     as_json,
@@ -43,7 +41,8 @@ from keybound.terminal import (
 KNOWN_REACH_S = 3600.0  # where the position is known, a cut is looked for further on
 
 if TYPE_CHECKING:
-    from keybound.watermark import Verdict, Watermarker
+    from keybound.verdict import Verdict
+    from keybound.watermark import Watermarker
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
@@ -102,31 +101,29 @@ def embed(
     one by chance of the 256 that verify looks through; --position chooses one.
     """
     from keybound import files
-    from keybound.search import Places
 
     if no_seal and position is not None:
         raise click.UsageError("--no-seal leaves nothing to place")
 
     marker = load(model)
     _, key, number, rho, _ = claim(name, key_file, payload, registry, marker.card.bits)
-    if position is None and not no_seal:
-        position = secrets.choice(Places().positions)
-        if name is not None:
-            with Registry(registry or default_path()) as known:
-                position = known.draw(name)
+    if name is not None and position is None and not no_seal:
+        with Registry(registry or default_path()) as known:
+            position = known.draw(name)
     how: dict[str, Any] = {"key": key, "payload": number, "nonce": nonce, "position": position}
-    how |= {"replace": force, "progress": progress_bar("marking")}
+    how |= {"seal": not no_seal, "replace": force, "progress": progress_bar("marking")}
     facts, words = {}, "marked, not read back"
     if no_check:
-        clipped = files.mark(marker, host, output, **how)
+        made = files.mark(marker, host, output, **how)
     else:
-        verdict, clipped = files.embed(marker, host, output, rho=rho, **how)
+        verdict, made = files.embed(marker, host, output, rho=rho, **how)
         facts, words = evidence(verdict), verdict.words
-    if clipped:
-        say(f"samples limited to full scale: {clipped}")
-    if position is not None:
-        say(f"sealed at position {position}")
-    emit(facts | {"output": output, "clipped": clipped, "position": position}, words, as_json)
+    if made.clipped:
+        say(f"samples limited to full scale: {made.clipped}")
+    if made.position is not None:
+        say(f"sealed at position {made.position}")
+    facts |= {"output": output, "clipped": made.clipped, "position": made.position}
+    emit(facts, words, as_json)
 
 
 def evidence(verdict: "Verdict") -> dict[str, Any]:
@@ -213,13 +210,10 @@ def verify(
     if anyone:
         if name is not None or key_file is not None or payload is not None:
             raise click.UsageError("--any tries every party; name none")
-        with Registry(registry or default_path()) as known:
-            claims = [party_claim(one, marker.card.bits) for one in known.list()]
-        if not claims:
-            raise KeyBoundError(NOBODY)
+        claims = every_claim(registry, marker.card.bits)
     else:
         claims = [claim(name, key_file, payload, registry, marker.card.bits)]
-    found = files.detect(marker, recording, progress=progress_bar("listening"))
+    found = files.detect(marker, recording, levels=True, progress=progress_bar("listening"))
     verdicts = []
     for _, key, number, rho, drawn in claims:
         places = Places(range(max(drawn, len(Places().positions))), speed=speed / 100)

@@ -74,7 +74,7 @@ class Detection:
     frame_presence: Floats  # (frames,) in [0, 1]
     frame_logits: Floats  # (frames, bits), of the code, not of the payload
     code_logits: Floats  # (bits,) of the strongest mark; of all frames if there is none
-    levels: Levels = field(default_factory=lambda: np.zeros((0, 0), np.float16), repr=False)
+    levels: Levels | None = field(default=None, repr=False)  # for seals, where they were asked for
 
 
 def weigh(

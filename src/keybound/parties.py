@@ -94,6 +94,15 @@ def claim(
     return Claim("", Key.read(key_file), payload, None)
 
 
+def every_claim(registry: str | None, bits: int) -> list[Claim]:
+    """Make a claimant of every registered party."""
+    with Registry(registry or default_path()) as parties:
+        claims = [party_claim(one, bits) for one in parties.list()]
+    if not claims:
+        raise KeyBoundError(NOBODY)
+    return claims
+
+
 def party_claim(one: Party, bits: int) -> Claim:
     """Make a claimant of a registered party, if the model holds its payload."""
     if one.bits != bits:

@@ -7,6 +7,7 @@ networks. Exact derivations and the proof of the p-value are in docs/spec.md.
 """
 
 import hashlib
+import secrets
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +37,7 @@ BANDS = len(EDGES) - 1  # 64
 LABEL = "keybound-1/seal"
 SEED_BYTES = 32
 POSITIONS = 1 << 32
+USUAL = 256  # positions that are looked through where none is known
 PAGE = 256  # columns that one call of the stream gives
 POWER_FLOOR = 1e-9  # of a bin: some 15 dB under the noise of 16-bit samples
 
@@ -84,6 +86,18 @@ def check_position(position: int) -> int:
     return int(position)
 
 
+def place(position: int | None, *, wanted: bool) -> int | None:
+    """Give a recording's position: the one asked for, else a fresh one by chance; None for no seal.
+
+    Chance has the usual positions only, so that the seal is found by whoever was told nothing.
+    """
+    if wanted:
+        return secrets.randbelow(USUAL) if position is None else check_position(position)
+    if position is not None:
+        raise CodeError("a position is of no use without a seal", hint="leave one of the two out")
+    return None
+
+
 def embedder(key: Key, code: Bits, position: int, strength_db: float = STRENGTH_DB) -> Feeder:
     """Take 16 kHz mono samples of a host as they come; give what the seal adds to them."""
     check_position(position)
@@ -110,7 +124,7 @@ def embedder(key: Key, code: Bits, position: int, strength_db: float = STRENGTH_
         change = np.zeros((count + 1, BINS), np.float32)
         ratio = np.expm1(gains[due] * np.float32(np.log(10) / 20))
         change[:, EDGES[0] : EDGES[-1]] = np.repeat(ratio, np.diff(EDGES), axis=1)
-        made = np.fft.irfft(spectrum[due] * change, axis=1).astype(np.float32) * _WINDOW
+        made = np.fft.irfft(spectrum[due] * change, axis=1).astype(np.float32, copy=False) * _WINDOW
         done += count
         return (made[:-1, HOP:] + made[1:, :HOP]).reshape(-1)
 
@@ -183,7 +197,7 @@ def _contrast(levels: Floats, quiet: float, depth_db: float) -> Floats:
 def _spectra(samples: Floats, step: int) -> npt.NDArray[np.complex64]:
     """Give the spectra of all whole windows, a step apart: (frames, BINS)."""
     windows = np.lib.stride_tricks.sliding_window_view(samples, WINDOW)[::step]
-    return np.fft.rfft(windows * _WINDOW, axis=1).astype(np.complex64)
+    return np.fft.rfft(windows * _WINDOW, axis=1).astype(np.complex64, copy=False)
 
 
 def _levels(spectrum: npt.NDArray[np.complex64]) -> Floats:

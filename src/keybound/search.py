@@ -36,7 +36,7 @@ class Places:
     `speed` is the largest change looked for: 0.05 for 5 % slower to 5 % faster.
     """
 
-    positions: Sequence[int] = range(256)
+    positions: Sequence[int] = range(seal.USUAL)
     reach_s: float = 60.0
     speed: float = 0.0
 

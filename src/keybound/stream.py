@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from keybound import audio, codes, seal
+from keybound import audio, codes
+from keybound import seal as seals
 from keybound.blocks import Floats, Sum
 from keybound.engine import Engine, shipped
 from keybound.errors import AudioError
@@ -27,7 +28,7 @@ class StreamEmbedder:
 
     `latency_s` is at most 0.2: when n samples have gone in, all but the last `latency` have come
     out. Shape and type are those of what is pushed, (frames,) or (frames, channels). `position` is
-    the seal's in the key's stream, best another for each recording; None leaves the seal out. Give
+    the seal's in the key's stream, another for each recording: a fresh one unless it is given. Give
     the `engine` of a `Watermarker` to use its weights.
     """
 
@@ -38,7 +39,8 @@ class StreamEmbedder:
         key: Key,
         payload: int,
         nonce: bytes = b"",
-        position: int | None = 0,
+        position: int | None = None,
+        seal: bool = True,
         channels: int = 1,
         engine: Engine | None = None,
     ) -> None:
@@ -47,14 +49,15 @@ class StreamEmbedder:
         audio.check_rate(sample_rate)
         code = codes.encode(payload, key, card.bits, nonce)
         self._down = Resampler(sample_rate, card.rate, channels)
+        self.position = seals.place(position, wanted=seal)  # None: not sealed
         self._feeders = []
         for _ in range(channels):
             layers = [engine.embedder(code)]
-            if position is not None:
-                layers.append(seal.embedder(key, code, position))
+            if self.position is not None:
+                layers.append(seals.embedder(key, code, self.position))
             self._feeders.append(Sum(layers))
         self._up = Resampler(card.rate, sample_rate, channels)
-        looks = [(card.embed_context[1] + 1) * card.hop, (seal.AHEAD + 1) * seal.HOP]
+        looks = [(card.embed_context[1] + 1) * card.hop, (seals.AHEAD + 1) * seals.HOP]
         self._look_s = max(looks) / card.rate  # ahead of a block, sealed or not
         self.sample_rate = sample_rate
         self.channels = channels
@@ -122,11 +125,17 @@ class StreamDetector:
 
     `push` gives the presence of the frames that are known by now, in [0, 1], at most `latency_s`
     after they were heard; `flush` gives the last of them. `detection` weighs all so far. It keeps
-    the values of every frame, and the levels that a seal is looked for in: 60 megabytes an hour.
+    the values of every frame, 12 megabytes an hour, and with `levels` what a seal is looked for in
+    too, 46 more.
     """
 
     def __init__(
-        self, sample_rate: int, *, channels: int = 1, engine: Engine | None = None
+        self,
+        sample_rate: int,
+        *,
+        channels: int = 1,
+        levels: bool = False,
+        engine: Engine | None = None,
     ) -> None:
         engine = engine or shipped()
         audio.check_rate(sample_rate)
@@ -135,9 +144,9 @@ class StreamDetector:
         self._share = np.full((channels, 1), 1 / channels, np.float32)
         self._down = Resampler(sample_rate, self.card.rate, 1)
         self._feeder = engine.detector()
-        self._listener = seal.listener()
+        self._listener = seals.listener() if levels else None
         self._frames: list[Floats] = [np.zeros((0, 1 + self.card.bits), np.float32)]
-        self._levels: list[Levels] = [np.zeros((0, seal.BANDS), np.float16)]
+        self._levels: list[Levels] = [np.zeros((0, seals.BANDS), np.float16)]
         self._taken = 0
 
     @property
@@ -156,9 +165,10 @@ class StreamDetector:
         return self._hear(np.concatenate([*parts, self._down.flush()])[:, 0], end=True)
 
     def _hear(self, narrow: Floats, *, end: bool) -> Floats:
-        listener, feeder = self._listener, self._feeder
-        self._keep_levels(listener.flush(narrow) if end else listener.push(narrow))
-        return self._keep(feeder.flush(narrow) if end else feeder.push(narrow))
+        if self._listener is not None:
+            made = self._listener.flush(narrow) if end else self._listener.push(narrow)
+            self._levels += [one.reshape(-1, seals.BANDS).astype(np.float16) for one in made]
+        return self._keep(self._feeder.flush(narrow) if end else self._feeder.push(narrow))
 
     def detection(self) -> Detection:
         """Say whether and where what was heard so far is marked."""
@@ -170,10 +180,8 @@ class StreamDetector:
         end_s = min(heard_s, len(frames) * frame_s)
         presence, logits = frames[:, 0], frames[:, 1:]
         found = weigh(presence, logits, frame_s, end_s, self.card.threshold, self.card.tail)
-        return replace(found, levels=np.concatenate(self._levels))
-
-    def _keep_levels(self, made: list[Floats]) -> None:
-        self._levels += [one.reshape(-1, seal.BANDS).astype(np.float16) for one in made]
+        heard = self._listener is not None
+        return replace(found, levels=np.concatenate(self._levels) if heard else None)
 
     def _mono(self, samples: npt.ArrayLike) -> Floats:
         heard = _block(np.asarray(samples), self.sample_rate, self.channels)

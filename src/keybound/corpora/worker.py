@@ -18,7 +18,8 @@ from keybound.errors import CorpusError, KeyBoundError, KeyFileError
 from keybound.evidence import Detection
 from keybound.keys import Key
 from keybound.search import Places
-from keybound.watermark import Verdict, Watermarker
+from keybound.verdict import Verdict
+from keybound.watermark import Watermarker
 
 ENV = "env:"
 
@@ -105,9 +106,9 @@ class Worker:
             raise KeyFileError(what, hint="the key of a batch must stay the same")
         return key
 
-    def _heard(self, path: str) -> tuple[Detection, float]:
+    def _heard(self, path: str, *, levels: bool = True) -> tuple[Detection, float]:
         """Detect in a file; give the seconds of audio too."""
-        found = files.detect(self.marker, path)
+        found = files.detect(self.marker, path, levels=levels)
         return found, _seconds(path) or len(found.frame_presence) * found.frame_s
 
     def _judged(
@@ -131,7 +132,7 @@ class Worker:
         )
 
     def _detect(self, task: Task) -> Row:
-        found, seconds = self._heard(task.source)
+        found, seconds = self._heard(task.source, levels=False)
         return _columns(found) | {"seconds": seconds}
 
     def _verify(self, task: Task) -> Row:
@@ -167,7 +168,7 @@ class Worker:
             part = stage / output.name
             payload = task.payload if task.payload is not None else one.payload
             assert payload is not None
-            verdict, clipped = files.embed(
+            verdict, written = files.embed(
                 self.marker,
                 task.source,
                 part,
@@ -178,14 +179,14 @@ class Worker:
                 rho=one.rho,
                 replace=True,
             )
-            seconds = _seconds(part)
             part.replace(output)
         except KeyBoundError as error:
             message = error.message.replace(f"{stage}{os.sep}", f"{output.parent}{os.sep}")
             raise CorpusError(message, hint=error.hint) from error
         finally:
             shutil.rmtree(stage, ignore_errors=True)
-        return row | _columns(verdict) | {"clipped": clipped, "seconds": seconds}
+        row |= {"clipped": written.clipped, "position": written.position}
+        return row | _columns(verdict) | {"seconds": _seconds(output)}
 
     def _made(self, task: Task, one: Whose) -> Row | None:
         """Take an output that a try killed at the last moment left behind, if it is that."""
