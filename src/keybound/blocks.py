@@ -84,5 +84,7 @@ class Sum:
         there = [np.concatenate([e, *m]) for e, m in zip(self._early, made, strict=True)]
         count = min(map(len, there))
         self._early = [one[count:] for one in there]
-        total: Floats = np.sum([one[:count] for one in there], axis=0, dtype=np.float32)
+        total: Floats = there[0][:count]  # a copy of what came
+        for one in there[1:]:
+            total += one[:count]
         return total
