@@ -4,7 +4,9 @@ A corpus is one long stream on the device, so drawing a batch is one gather. Eve
 generator, which makes step k the same step after a resume.
 """
 
+import math
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +18,7 @@ from torch import Tensor
 
 from keybound.errors import RecipeError
 from keybound.training.recipe import DataSpec
-from keybound.training.spectra import HOP, RATE
+from keybound.training.spectra import HOP, RATE, Spectrum, to_blocks
 
 ENDINGS = (".flac", ".wav", ".ogg")
 PAUSE_DB = -30.0  # a fifth of a second this far under its recording is a pause
@@ -52,15 +54,24 @@ class Stream:
 
     def __init__(self, recordings: list[np.ndarray], device: torch.device) -> None:
         self.samples = torch.from_numpy(np.concatenate(recordings)).to(device)
+        starts = np.cumsum([0, *(len(r) for r in recordings[:-1])])
+        self.starts = torch.from_numpy(starts).to(device)
 
-    def draw(self, count: int, length: int, generator: torch.Generator) -> Tensor:
-        """Cut `count` segments at uniform offsets: (count, length)."""
+    def draw(
+        self, count: int, length: int, generator: torch.Generator, openings: float = 0.0
+    ) -> Tensor:
+        """Cut `count` segments at uniform offsets, a share where a recording begins."""
         device = self.samples.device
-        if len(self.samples) < length:
+        last = len(self.samples) - length
+        if last < 0:
             raise RecipeError("too little audio to cut a segment from")
-        start = torch.rand(count, 1, generator=generator, device=device, dtype=torch.float64)
-        start = (start * (len(self.samples) - length)).long()
-        return self.samples[start + torch.arange(length, device=device)]
+        place = torch.rand(count, 1, generator=generator, device=device, dtype=torch.float64)
+        start = (place * last).long()
+        if openings:
+            begin = self.starts[(place * len(self.starts)).long()].clamp(max=last)
+            chosen = torch.rand(count, 1, generator=generator, device=device) < openings
+            start = torch.where(chosen, begin, start)
+        return self.samples[start + torch.arange(length, device=device)]  # (count, length)
 
 
 class Hosts:
@@ -84,7 +95,7 @@ class Hosts:
             u = torch.rand(count, 1, generator=generator, device=device)
             return low + (high - low) * u
 
-        x = self.stream.draw(count, length, generator)
+        x = self.stream.draw(count, length, generator, spec.openings)
         power = x.reshape(count, -1, HOP).square().mean(-1)
         near = F.avg_pool1d(power[:, None], 21, 1, 10, count_include_pad=False)[:, 0]
         voiced = near > 10 ** (PAUSE_DB / 10)  # (count, frames)
@@ -126,6 +137,26 @@ class Hosts:
         sound = sound / (sound.square().mean(-1, keepdim=True).sqrt() + 1e-6)
         sound = sound * 10 ** (uniform(-60, -10) / 20)
         return torch.where(kind < 0.95, sound, 0.0)  # digital silence
+
+
+@cache
+def spectrum_on(device: torch.device) -> Spectrum:
+    return Spectrum().to(device)
+
+
+def sealed(marked: Tensor, share: float, generator: torch.Generator) -> Tensor:
+    """Move small tiles of a share of the clips by a part of a decibel, as a seal does."""
+    spectrum = spectrum_on(marked.device)
+    real, imag = spectrum(to_blocks(marked, HOP, HOP))
+    count, bins, frames = real.shape
+    shape = (count, -(-bins // 4), -(-frames // 2))
+    u = torch.rand(2, *shape, generator=generator, device=marked.device)
+    chosen = torch.rand(count, 1, 1, generator=generator, device=marked.device) < share
+    gain = (u[0] - 0.5).sign() * (0.2 + 0.8 * u[1]) * chosen  # dB
+    tiles = gain.repeat_interleave(4, 1).repeat_interleave(2, 2)[:, :bins, :frames]
+    change = torch.expm1(tiles * (math.log(10) / 20))
+    added = spectrum.inverse(real * change, imag * change)
+    return marked + added.transpose(1, 2).reshape(marked.shape)
 
 
 def splice(

@@ -12,6 +12,9 @@ from torch import Tensor, nn
 from keybound.training.recipe import LossSpec
 from keybound.training.spectra import RATE, mel_bank
 
+FULL_SHARE = 0.5  # of a clip marked and sounding: from here on its payload counts in full
+SLACK = 1.3  # a clip may cost this much more than the budget that holds for the mean
+
 
 def pool(presence: Tensor, logits: Tensor) -> Tensor:
     """Average payload logits over frames, weighted by presence: (batch, bits)."""
@@ -33,6 +36,14 @@ def frame_presence(presence: Tensor, target: Tensor, weight: Tensor) -> Tensor:
 def snr_db(host: Tensor, carrier: Tensor) -> Tensor:
     """Give the signal-to-carrier ratio of each clip."""
     return 10 * torch.log10((host.square().mean(-1) + 1e-10) / (carrier.square().mean(-1) + 1e-10))
+
+
+def over(cost: Tensor, budget: float) -> Tensor:
+    """Give what clips cost beyond their budget: on the mean, and each beyond some slack.
+
+    Clips that are hard to mark may then cost more, and easy ones less.
+    """
+    return F.relu(cost.mean() - budget) + F.relu(cost - SLACK * budget).mean()
 
 
 class Hearing(nn.Module):
@@ -133,7 +144,7 @@ def objective(
     real = 2 * clips + (len(presence) - 2 * clips) // 3
     pooled = pool(presence[:clips], logits[:clips])
     # A clip that is marked, or sounds, for a moment only cannot spell its code.
-    share = (target * weight).mean(-1, keepdim=True)
+    share = ((target * weight).mean(-1, keepdim=True) / FULL_SHARE).clamp(max=1)
     bits = F.binary_cross_entropy_with_logits(pooled, code, reduction="none")
     message = (bits * share).sum() / (share.sum() * code.shape[1] + 1e-6)
     zeros = torch.zeros_like(presence[clips:real])

@@ -49,10 +49,12 @@ class DataSpec:
 
     segment_frames: int = 50  # 20 ms each: one second
     speeds: tuple[float, ...] = (1.0,)  # copies of the corpus played faster or slower
+    openings: float = 0.0  # share of segments that begin where a recording does
     level_db: tuple[float, float] = (-40.0, -12.0)  # rms of a segment
     tilt_db: float = 0.0  # random spectral tilt of the host, at most
     noisy: float = 0.0  # share of hosts with a little background noise of their own
     splice: float = 0.25  # share of segments where only a part is marked
+    sealed: float = 0.0  # share of marked segments that bear a seal too
     strangers: float = 0.5  # share of the clean unmarked clips that are not speech
 
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from keybound.errors import RecipeError
 from keybound.training import channel, codecs, losses, neural, twins
 from keybound.training.checkpoint import State, fresh, restore, save
-from keybound.training.data import Hosts, Stream, read_folder, splice
+from keybound.training.data import Hosts, Stream, read_folder, sealed, splice
 from keybound.training.graphs import Half, graphed
 from keybound.training.recipe import Recipe, at, group_count, load, plan, rate
 from keybound.training.spectra import HOP
@@ -119,7 +119,10 @@ def train_step(
         x, code, voiced = (torch.cat([first, rest[n:]]) for first, rest in pairs)
 
     marked = x + loop.embed(x, code)  # (clips, samples)
-    audio, target, weight = splice(marked, x, recipe.data.splice, tools.generator)
+    borne = marked
+    if recipe.data.sealed:
+        borne = sealed(marked, recipe.data.sealed, tools.generator)
+    audio, target, weight = splice(borne, x, recipe.data.splice, tools.generator)
     if residual is not None:
         audio = torch.cat([marked[:n], audio[n:]])
         target, weight = target.clone(), weight.clone()
@@ -146,11 +149,11 @@ def train_step(
     # Half the clips say what the mark costs the ear: it varies less than what attacks do.
     stft, wave, mel, masking, clear, snr, gain = loop.hearing(x[::2], marked[::2])
     heard_mark = stft + wave + 2 * mel + spec.masking * masking
-    heard_mark = heard_mark + spec.clarity * F.relu(spec.clarity_goal - clear).mean()
+    heard_mark = heard_mark + spec.clarity * losses.over(1 - clear, 1 - spec.clarity_goal)
     terms["hearing"] = spec.perceptual * at(spec.perceptual_ramp, position) * heard_mark
-    terms["budget"] = spec.budget * F.relu(at(spec.snr_db, position) - snr).mean()
+    terms["budget"] = spec.budget * F.relu(at(spec.snr_db, position) - snr.mean())
     if recipe.model.generator == "spectral":
-        terms["gain"] = spec.gain_budget * F.relu(gain - at(spec.gain_db, position)).mean()
+        terms["gain"] = spec.gain_budget * losses.over(gain, at(spec.gain_db, position))
     norm = update(loop, sum(terms.values(), torch.zeros((), device=x.device)), position)
     every = recipe.channel.remover_updates
     if every and step % every == 0 and position > recipe.channel.remover_from / 2:

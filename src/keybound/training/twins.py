@@ -113,9 +113,9 @@ def equalise(y: Tensor, tools: Tools) -> Tensor:
 
 
 def speed(y: Tensor, tools: Tools) -> Tensor:
-    """Play up to 8 % faster or slower around the middle, by linear interpolation."""
+    """Play up to 10 % faster or slower around the middle, by linear interpolation."""
     length = y.shape[-1]
-    factor = tools.uniform((len(y), 1), 0.92, 1.08)
+    factor = tools.uniform((len(y), 1), 0.9, 1.1)
     time = torch.arange(length, device=y.device) - length / 2
     place = (time * factor + length / 2).clamp(0, length - 1)
     low = place.long().clamp(max=length - 2)
@@ -124,8 +124,9 @@ def speed(y: Tensor, tools: Tools) -> Tensor:
 
 
 def quantise(y: Tensor, tools: Tools) -> Tensor:
-    """Round to 6 to 12 bits."""
+    """Round to 6 to 12 bits, or to fewer steps that still leave something of a quiet clip."""
     step = 2 ** (1 - tools.uniform((len(y), 1), 6.5, 12))
+    step = torch.minimum(step, 2 * rms(y)).detach()
     return y + (torch.round(y / step) * step - y).detach()
 
 
