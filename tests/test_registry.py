@@ -189,6 +189,27 @@ def test_other_files_are_refused_and_left_alone(tmp_path: Path, data: bytes) -> 
         Registry(tmp_path)
 
 
+def test_positions_are_never_given_out_twice(tmp_path: Path, party: Party) -> None:
+    path = tmp_path / "registry"
+    with Registry(path) as one, Registry(path) as two:
+        one.add(party)
+        assert [one.draw("alice"), two.draw("alice"), one.draw("alice")] == [0, 1, 2]
+        assert two.get("alice").drawn == 3
+        with pytest.raises(RegistryError, match="no party is named 'bob'"):
+            one.draw("bob")
+        assert one.draw("alice") == 3  # a refusal leaves nothing locked
+
+
+def test_a_registry_from_before_seals_is_brought_up_to_date(tmp_path: Path, party: Party) -> None:
+    path = tmp_path / "registry"
+    with Registry(path) as known:
+        known.add(party)
+    statement(path, "ALTER TABLE party DROP COLUMN drawn; PRAGMA user_version = 1")
+    with Registry(path) as known:
+        assert known.get("alice") == party
+        assert known.draw("alice") == 0
+
+
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_databases_of_other_programs_are_refused(tmp_path: Path, version: int) -> None:
     path = tmp_path / "music.sqlite"
@@ -202,7 +223,7 @@ def test_databases_of_other_programs_are_refused(tmp_path: Path, version: int) -
 def test_a_newer_schema_is_refused(path: Path) -> None:
     Registry(path).close()
     statement(path, f"PRAGMA user_version = {registry.SCHEMA_VERSION + 1}")
-    with pytest.raises(RegistryError, match="has schema 2, and this program reads schema 1"):
+    with pytest.raises(RegistryError, match="has schema 3, and this program reads schema 2"):
         Registry(path)
 
 

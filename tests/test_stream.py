@@ -50,8 +50,8 @@ def test_a_stream_is_marked_as_the_whole_is_and_on_time(
 ) -> None:
     host = audio.resample(clip[: data.draw(st.integers(1_700, 24_000))], RATE, rate)
     host = np.stack([host, 0.5 * host[::-1]], axis=1) if channels == 2 else host
-    whole = marker.embed(host, rate, key=KEY, payload=PAYLOAD, check=False)
-    stream = marker.embedder(rate, key=KEY, payload=PAYLOAD, channels=channels)
+    whole = marker.embed(host, rate, key=KEY, payload=PAYLOAD, position=0, check=False)
+    stream = marker.embedder(rate, key=KEY, payload=PAYLOAD, position=0, channels=channels)
     assert stream.latency_s <= 0.2
     parts, taken = [], 0
     for block in cut(data, host):
@@ -85,7 +85,7 @@ def test_a_stream_is_heard_as_the_whole_is(
 
 
 def test_a_marked_stream_verifies(clip: Samples) -> None:
-    embedder = StreamEmbedder(RATE, key=KEY, payload=PAYLOAD)
+    embedder = StreamEmbedder(RATE, key=KEY, payload=PAYLOAD, position=0)
     detector = StreamDetector(RATE)
     for start in range(0, len(clip), 320):
         detector.push(embedder.push(clip[start : start + 320]))
@@ -102,18 +102,18 @@ def test_the_type_of_the_samples_is_kept(clip: Samples, dtype: str) -> None:
     if dtype.startswith("int"):
         host = np.rint(host * (np.iinfo(dtype).max + 1.0))
     host = host.astype(dtype)
-    stream = StreamEmbedder(RATE, key=KEY, payload=PAYLOAD)
+    stream = StreamEmbedder(RATE, key=KEY, payload=PAYLOAD, position=0)
     parts = [stream.push(host[:9_000]), stream.push(host[9_000:]), stream.flush()]
     assert {part.dtype for part in parts} == {host.dtype}
-    whole = keybound.embed(host, RATE, key=KEY, payload=PAYLOAD)
+    whole = keybound.embed(host, RATE, key=KEY, payload=PAYLOAD, position=0)
     step = 0 if dtype == "float64" else 2**16 if dtype == "int32" else 1
     np.testing.assert_allclose(np.concatenate(parts), whole, rtol=0, atol=max(step, 1e-5))
 
 
 def test_a_stream_may_be_empty_or_short() -> None:
-    stream = StreamEmbedder(48_000, key=KEY, payload=PAYLOAD, channels=2)
+    stream = StreamEmbedder(48_000, key=KEY, payload=PAYLOAD, position=0, channels=2)
     assert stream.flush().shape == (0, 2)
-    stream = StreamEmbedder(48_000, key=KEY, payload=PAYLOAD)
+    stream = StreamEmbedder(48_000, key=KEY, payload=PAYLOAD, position=0)
     assert stream.push(np.zeros(0, np.float32)).shape == (0,)
     assert stream.push(np.full(100, 0.1, np.float32)).shape == (0,)
     assert stream.flush().shape == (100,)
@@ -124,13 +124,13 @@ def test_a_stream_may_be_empty_or_short() -> None:
 
 
 def test_what_does_not_fit_the_stream_is_refused() -> None:
-    stream = StreamEmbedder(RATE, key=KEY, payload=PAYLOAD)
+    stream = StreamEmbedder(RATE, key=KEY, payload=PAYLOAD, position=0)
     with pytest.raises(AudioError, match="the stream has 1 channels, and 2 came"):
         stream.push(np.zeros((10, 2), np.float32))
     with pytest.raises(AudioError, match="finite"):
         stream.push(np.array([np.nan]))
     with pytest.raises(AudioError, match="sample rate"):
-        StreamEmbedder(4_000, key=KEY, payload=PAYLOAD)
+        StreamEmbedder(4_000, key=KEY, payload=PAYLOAD, position=0)
 
 
 # Position
@@ -138,7 +138,7 @@ def test_what_does_not_fit_the_stream_is_refused() -> None:
 
 @pytest.fixture(scope="module")
 def marked(marker: Watermarker, clip: Samples) -> Samples:
-    return marker.embed(clip, RATE, key=KEY, payload=PAYLOAD)
+    return marker.embed(clip, RATE, key=KEY, payload=PAYLOAD, position=0)
 
 
 @settings(max_examples=30, deadline=None)

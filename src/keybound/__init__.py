@@ -7,10 +7,12 @@ the key can read whose it is.
 from keybound.errors import KeyBoundError
 from keybound.evidence import Detection, Mark, Span
 from keybound.keys import Key
+from keybound.search import Places, Sealed
 from keybound.stream import StreamDetector, StreamEmbedder
+from keybound.verdict import Verdict
 from keybound.watermark import (
+    Marked,
     MarkWarning,
-    Verdict,
     Watermarker,
     detect,
     embed,
@@ -25,6 +27,9 @@ __all__ = [
     "KeyBoundError",
     "Mark",
     "MarkWarning",
+    "Marked",
+    "Places",
+    "Sealed",
     "Span",
     "StreamDetector",
     "StreamEmbedder",

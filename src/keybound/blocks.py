@@ -4,7 +4,7 @@ A network sees a finite stretch around each block of samples. Fed with whole blo
 context on either side it gives what it gives for the whole recording, however the sound was cut.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -60,3 +60,31 @@ class Feeder:
         self._held = self._held[(keep - self._first) * self._hop :]
         self._first = keep
         return made
+
+
+class Sum:
+    """Push mono samples to several feeders that each give samples, and get what they give in all.
+
+    They may look ahead to different ends: what one gives early waits for the others.
+    """
+
+    def __init__(self, feeders: Sequence[Feeder]) -> None:
+        self._feeders = feeders
+        self._early: list[Floats] = [np.zeros(0, np.float32) for _ in feeders]
+
+    def push(self, samples: Floats) -> Floats:
+        """Take some samples and give what all of them have completed."""
+        return self._add([one.push(samples) for one in self._feeders])
+
+    def flush(self, last: Floats | None = None) -> Floats:
+        """Give the rest: the sound ends, with these samples if any."""
+        return self._add([one.flush(last) for one in self._feeders])
+
+    def _add(self, made: list[list[Floats]]) -> Floats:
+        there = [np.concatenate([e, *m]) for e, m in zip(self._early, made, strict=True)]
+        count = min(map(len, there))
+        self._early = [one[count:] for one in there]
+        total: Floats = there[0][:count]  # a copy of what came
+        for one in there[1:]:
+            total += one[:count]
+        return total

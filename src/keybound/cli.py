@@ -9,6 +9,7 @@ Keys come from files or from standard input, never from an argument. Exit status
 import dataclasses
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,8 @@ import click
 
 from keybound import lab, parties
 from keybound.corpora import batch
-from keybound.errors import KeyBoundError
 from keybound.keys import Key
-from keybound.parties import NOBODY, claim, party_claim
+from keybound.parties import claim, every_claim
 from keybound.registry import Registry, default_path
 from keybound.terminal import (
     as_json,
@@ -30,6 +30,7 @@ from keybound.terminal import (
     options,
     party_name,
     payload,
+    position,
     progress_bar,
     refuse,
     registry,
@@ -37,8 +38,11 @@ from keybound.terminal import (
     say,
 )
 
+KNOWN_REACH_S = 3600.0  # where the position is known, a cut is looked for further on
+
 if TYPE_CHECKING:
-    from keybound.watermark import Verdict, Watermarker
+    from keybound.verdict import Verdict
+    from keybound.watermark import Watermarker
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
@@ -70,7 +74,8 @@ def load(model: str | None) -> "Watermarker":
 @cli.command()
 @click.argument("host", type=click.Path())
 @click.argument("output", type=click.Path())
-@options(party_name, key_file, payload, nonce)
+@options(party_name, key_file, payload, nonce, position)
+@click.option("--no-seal", is_flag=True, help="Leave the sealed evidence out.")
 @click.option("--force", is_flag=True, help="Replace OUTPUT if it exists.")
 @click.option("--no-check", is_flag=True, help="Do not read OUTPUT back: half the time.")
 @options(registry, model, as_json)
@@ -81,6 +86,8 @@ def embed(
     key_file: str | None,
     payload: int | None,
     nonce: bytes,
+    position: int | None,
+    no_seal: bool,
     force: bool,
     no_check: bool,
     registry: str | None,
@@ -90,28 +97,38 @@ def embed(
     """Mark the recording HOST and write it to OUTPUT.
 
     OUTPUT is read back and verified before it appears; if the mark cannot be read from it,
-    nothing is written.
+    nothing is written. The seal gets a position of its own, which is told: the party's next, or
+    one by chance of the 256 that verify looks through; --position chooses one.
     """
     from keybound import files
 
+    if no_seal and position is not None:
+        raise click.UsageError("--no-seal leaves nothing to place")
+
     marker = load(model)
-    _, key, number, rho = claim(name, key_file, payload, registry, marker.card.bits)
-    how: dict[str, Any] = {"key": key, "payload": number, "nonce": nonce, "replace": force}
-    how["progress"] = progress_bar("marking")
+    _, key, number, rho, _ = claim(name, key_file, payload, registry, marker.card.bits)
+    if name is not None and position is None and not no_seal:
+        with Registry(registry or default_path()) as known:
+            position = known.draw(name)
+    how: dict[str, Any] = {"key": key, "payload": number, "nonce": nonce, "position": position}
+    how |= {"seal": not no_seal, "replace": force, "progress": progress_bar("marking")}
     facts, words = {}, "marked, not read back"
     if no_check:
-        clipped = files.mark(marker, host, output, **how)
+        made = files.mark(marker, host, output, **how)
     else:
-        verdict, clipped = files.embed(marker, host, output, rho=rho, **how)
+        verdict, made = files.embed(marker, host, output, rho=rho, **how)
         facts, words = evidence(verdict), verdict.words
-    if clipped:
-        say(f"samples limited to full scale: {clipped}")
-    emit(facts | {"output": output, "clipped": clipped}, words, as_json)
+    if made.clipped:
+        say(f"samples limited to full scale: {made.clipped}")
+    if made.position is not None:
+        say(f"sealed at position {made.position}")
+    facts |= {"output": output, "clipped": made.clipped, "position": made.position}
+    emit(facts, words, as_json)
 
 
 def evidence(verdict: "Verdict") -> dict[str, Any]:
     """Give a verdict as plain values."""
-    return dataclasses.asdict(verdict) | {"words": verdict.words}
+    return dataclasses.asdict(verdict) | {"grade": verdict.grade, "words": verdict.words}
 
 
 @cli.command()
@@ -155,8 +172,16 @@ def detect(
 
 @cli.command()
 @click.argument("recording", type=click.Path())
-@options(party_name, key_file, payload, nonce)
+@options(party_name, key_file, payload, nonce, position)
+@click.option("--speed", type=click.FloatRange(0, 10), default=0.0, help="Percent to allow for.")
 @click.option("--any", "anyone", is_flag=True, help="Try every registered party.")
+@click.option(
+    "--require",
+    type=click.Choice(["attributed", "sealed"]),
+    default="attributed",
+    show_default=True,
+    help="What exit status 0 asks for.",
+)
 @options(registry, model, as_json)
 def verify(
     recording: str,
@@ -164,36 +189,50 @@ def verify(
     key_file: str | None,
     payload: int | None,
     nonce: bytes,
+    position: int | None,
+    speed: float,
     anyone: bool,
+    require: str,
     registry: str | None,
     model: str | None,
     as_json: bool,
 ) -> None:
-    """Say whether RECORDING carries this party's mark. Exit status 0 if so, 1 if not."""
+    """Say whether RECORDING carries this party's mark. Exit status 0 if so, 1 if not.
+
+    The grade is none, present, attributed (the payload agrees) or sealed (the key's pattern is
+    there beyond doubt). Among several parties the seal is looked for of those whose payload
+    agrees; of all of them with --require sealed.
+    """
     from keybound import files
+    from keybound.search import Places
 
     marker = load(model)
     if anyone:
         if name is not None or key_file is not None or payload is not None:
             raise click.UsageError("--any tries every party; name none")
-        with Registry(registry or default_path()) as known:
-            claims = [party_claim(one, marker.card.bits) for one in known.list()]
-        if not claims:
-            raise KeyBoundError(NOBODY)
+        claims = every_claim(registry, marker.card.bits)
     else:
         claims = [claim(name, key_file, payload, registry, marker.card.bits)]
-    found = files.detect(marker, recording, progress=progress_bar("listening"))
-    verdicts = [
-        marker.judge(found, key=key, payload=number, nonce=nonce, rho=rho, tries=len(claims))
-        for _, key, number, rho in claims
-    ]
+    found = files.detect(marker, recording, levels=True, progress=progress_bar("listening"))
+    verdicts = []
+    for _, key, number, rho, drawn in claims:
+        places = Places(range(max(drawn, len(Places().positions))), speed=speed / 100)
+        if position is not None:
+            places = Places((position,), reach_s=KNOWN_REACH_S, speed=speed / 100)
+        judge = partial(
+            marker.judge, found, key=key, payload=number, nonce=nonce, rho=rho, tries=len(claims)
+        )
+        verdict = judge()
+        if verdict.verified or len(claims) == 1 or require == "sealed":
+            verdict = judge(places=places)
+        verdicts.append(verdict)
     bound = max(verdict.bound for verdict in verdicts)  # parties may differ in rho
     for who, verdict in zip((one.name for one in claims), verdicts, strict=True):
         verdict = dataclasses.replace(verdict, bound=bound)
         named = {"party": who} if who else {}
         text = f"{who}: {verdict.words}" if who else verdict.words
         emit(named | evidence(verdict), text, as_json)
-    sys.exit(0 if any(verdict.verified for verdict in verdicts) else 1)
+    sys.exit(0 if any(verdict.reaches(require) for verdict in verdicts) else 1)
 
 
 @cli.command()

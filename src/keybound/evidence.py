@@ -8,12 +8,13 @@ measured on unmarked speech and kept in the card (`Tail`).
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float32]
+Levels = npt.NDArray[np.float16]  # in dB, as seals are looked for in: (steps, bands)
 Stretch = tuple[int, int]  # first frame, and the one after the last
 
 FALSE_ALARMS = 0.01  # of unmarked recordings, whatever their length
@@ -73,6 +74,7 @@ class Detection:
     frame_presence: Floats  # (frames,) in [0, 1]
     frame_logits: Floats  # (frames, bits), of the code, not of the payload
     code_logits: Floats  # (bits,) of the strongest mark; of all frames if there is none
+    levels: Levels | None = field(default=None, repr=False)  # for seals, where they were asked for
 
 
 def weigh(

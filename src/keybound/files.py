@@ -18,8 +18,10 @@ from keybound import audio
 from keybound.errors import AudioError
 from keybound.evidence import Detection
 from keybound.keys import Key
+from keybound.search import Places
 from keybound.stream import SHORTEST_S, too_short
-from keybound.watermark import BLOCK_S, Verdict, Watermarker, why_unreadable
+from keybound.verdict import Verdict
+from keybound.watermark import BLOCK_S, Watermarker, why_unreadable
 
 Progress = Callable[[int, int], None]  # frames done, of so many
 
@@ -33,6 +35,7 @@ class Written:
     seconds: float
     power: float  # mean square of the host
     clipped: int  # samples that full scale limited
+    position: int | None  # of the seal; None: not sealed
 
 
 def embed(
@@ -43,24 +46,30 @@ def embed(
     key: Key,
     payload: int,
     nonce: bytes = b"",
+    position: int | None = None,
+    seal: bool = True,
     rho: int | None = None,
     replace: bool = False,
     progress: Progress = lambda *_: None,
-) -> tuple[Verdict, int]:
-    """Mark a file; give the verdict on what was written and the number of clipped samples.
+) -> tuple[Verdict, Written]:
+    """Mark a file; give the verdict on what was written, and what it came to.
 
     The mark is verified from the written file, after whatever its encoder did to it. If it
     cannot be read, an error says why and nothing is left behind.
     """
-    secret = {"key": key, "payload": payload, "nonce": nonce}
+    secret: dict[str, Any] = {"key": key, "payload": payload, "nonce": nonce}
+    how = secret | {"position": position, "seal": seal}
     with _output(host, output, replace) as part:
-        written = _write(marker, host, part, secret, lambda done, of: progress(done, 2 * of))
-        heard = detect(marker, part, progress=lambda done, of: progress(of + done, 2 * of))
-        verdict = marker.judge(heard, key=key, payload=payload, nonce=nonce, rho=rho)
+        written = _write(marker, host, part, how, lambda done, of: progress(done, 2 * of))
+        heard = detect(
+            marker, part, levels=seal, progress=lambda done, of: progress(of + done, 2 * of)
+        )
+        where = None if written.position is None else Places((written.position,), reach_s=0.0)
+        verdict = marker.judge(heard, **secret, rho=rho, places=where)
         if not verdict.verified:
             why = why_unreadable(written.power, written.seconds)
             raise AudioError(f"{host} does not hold a mark: {why}", hint="nothing was written")
-    return verdict, written.clipped
+    return verdict, written
 
 
 def mark(
@@ -71,27 +80,29 @@ def mark(
     key: Key,
     payload: int,
     nonce: bytes = b"",
+    position: int | None = None,
+    seal: bool = True,
     replace: bool = False,
     progress: Progress = lambda *_: None,
-) -> int:
-    """Mark a file without reading it back, in half the time; give the number of clipped samples."""
-    secret = {"key": key, "payload": payload, "nonce": nonce}
+) -> Written:
+    """Mark a file without reading it back, in half the time."""
+    how = {"key": key, "payload": payload, "nonce": nonce, "position": position, "seal": seal}
     with _output(host, output, replace) as part:
-        return _write(marker, host, part, secret, progress).clipped
+        return _write(marker, host, part, how, progress)
 
 
 def _write(
     marker: Watermarker,
     host: str | os.PathLike[str],
     part: Path,
-    secret: dict[str, Any],
+    how: dict[str, Any],
     progress: Progress,
 ) -> Written:
     """Write a marked copy of a file, in its own format."""
     with audio.Reader(host) as file:
         if 0 < file.frames < SHORTEST_S * file.sample_rate:
             raise too_short(file.frames / file.sample_rate)
-        stream = marker.embedder(file.sample_rate, channels=file.channels, **secret)
+        stream = marker.embedder(file.sample_rate, channels=file.channels, **how)
         energy = 0.0
         with audio.writing(part, file, file.frames, file.channels) as made:
             held = None  # the last block ends the stream
@@ -102,18 +113,19 @@ def _write(
                 held = block
             made.write(stream.flush(held).reshape(-1, file.channels))
     power = energy / max(1, made.frames * file.channels)
-    return Written(made.frames / file.sample_rate, power, made.clipped)
+    return Written(made.frames / file.sample_rate, power, made.clipped, stream.position)
 
 
 def detect(
     marker: Watermarker,
     recording: str | os.PathLike[str],
     *,
+    levels: bool = False,
     progress: Progress = lambda *_: None,
 ) -> Detection:
-    """Look for a mark in a file. No key is needed."""
+    """Look for a mark in a file. No key is needed; a seal is looked for in the `levels`."""
     with audio.Reader(recording) as file:
-        stream = marker.detector(file.sample_rate, channels=file.channels)
+        stream = marker.detector(file.sample_rate, channels=file.channels, levels=levels)
         held = None  # the last block ends the stream
         for block in _blocks(file, progress):
             if held is not None:

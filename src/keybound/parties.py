@@ -76,6 +76,7 @@ class Claim(NamedTuple):
     key: Key
     payload: int
     rho: int | None  # None: the model's
+    drawn: int = 0  # positions of seals that are in use
 
 
 def claim(
@@ -93,6 +94,15 @@ def claim(
     return Claim("", Key.read(key_file), payload, None)
 
 
+def every_claim(registry: str | None, bits: int) -> list[Claim]:
+    """Make a claimant of every registered party."""
+    with Registry(registry or default_path()) as parties:
+        claims = [party_claim(one, bits) for one in parties.list()]
+    if not claims:
+        raise KeyBoundError(NOBODY)
+    return claims
+
+
 def party_claim(one: Party, bits: int) -> Claim:
     """Make a claimant of a registered party, if the model holds its payload."""
     if one.bits != bits:
@@ -101,7 +111,7 @@ def party_claim(one: Party, bits: int) -> Claim:
             hint="--model names the weights it was registered for",
         )
     try:
-        return Claim(one.name, one.key(), one.payload, one.rho)
+        return Claim(one.name, one.key(), one.payload, one.rho, one.drawn)
     except KeyFileError as error:  # a new key, the hint for others, would not help here
         hint = "restore the key file, or remove the party"
         raise KeyFileError(f"party {one.name!r}: {error.message}", hint=hint) from error

@@ -21,7 +21,7 @@ from keybound import codes
 from keybound.errors import CodeError, RegistryError
 from keybound.keys import FINGERPRINT_BYTES, Key
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 # "kbnd" in ASCII: tells a registry from the databases of other programs.
 APPLICATION_ID = 0x6B626E64
 NAME_MAX = 100
@@ -35,10 +35,13 @@ CREATE TABLE party (
     rho         INTEGER NOT NULL,
     key_file    TEXT    NOT NULL,
     fingerprint TEXT    NOT NULL,
-    created     TEXT    NOT NULL
+    created     TEXT    NOT NULL,
+    drawn       INTEGER NOT NULL DEFAULT 0
 )
 """
-COLUMNS = "name, payload, bits, rho, key_file, fingerprint, created"
+# From schema 1, which knew no seals.
+UPGRADE = "ALTER TABLE party ADD COLUMN drawn INTEGER NOT NULL DEFAULT 0"
+COLUMNS = "name, payload, bits, rho, key_file, fingerprint, created, drawn"
 
 
 def default_path() -> Path:
@@ -54,7 +57,10 @@ def default_path() -> Path:
 
 @dataclass(frozen=True)
 class Party:
-    """A party: its payload, the rule it verifies under, and where its key is."""
+    """A party: its payload, the rule it verifies under, and where its key is.
+
+    `drawn` counts the positions of seals that were given out: those below it are in use.
+    """
 
     name: str
     payload: int
@@ -63,6 +69,7 @@ class Party:
     key_file: Path
     fingerprint: str
     created: datetime
+    drawn: int = 0
 
     def __post_init__(self) -> None:
         if os.fspath(self.key_file) == "-":
@@ -73,10 +80,8 @@ class Party:
         codes.check_payload(self.payload, self.bits)
         codes.check_rho(self.bits, self.rho)
         if 2 * self.rho >= self.bits:
-            raise CodeError(
-                f"rho {self.rho} is too large for {self.bits} bits",
-                hint="with half of the bits or more, every second wrong key would verify",
-            )
+            hint = "with half of the bits or more, every second wrong key would verify"
+            raise CodeError(f"rho {self.rho} is too large for {self.bits} bits", hint=hint)
         if not re.fullmatch(rf"[0-9a-f]{{{2 * FINGERPRINT_BYTES}}}", self.fingerprint):
             raise RegistryError(f"the fingerprint of party {self.name!r} is not one of a key")
         if self.created.tzinfo is None:
@@ -139,25 +144,23 @@ class Registry:
             _to_utf8(party.key_file),
             party.fingerprint,
             party.created.astimezone(UTC).isoformat(),
+            int(party.drawn),
         )
+        insert = f"INSERT INTO party ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
         try:
             with self._refusals():
-                self._connection.execute(
-                    f"INSERT INTO party ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", row
-                )
+                self._connection.execute(insert, row)
         except _TakenError:
-            raise RegistryError(
-                f"a party named {party.name!r} is already registered",
-                hint="choose another name, or remove that party first",
-            ) from None
+            what = f"a party named {party.name!r} is already registered"
+            hint = "choose another name, or remove that party first"
+            raise RegistryError(what, hint=hint) from None
 
     def get(self, name: str) -> Party:
         """Give the party of this name."""
         name = _check_name(name)
+        query = f"SELECT {COLUMNS} FROM party WHERE name = ?"
         with self._refusals():
-            row = self._connection.execute(
-                f"SELECT {COLUMNS} FROM party WHERE name = ?", (name,)
-            ).fetchone()
+            row = self._connection.execute(query, (name,)).fetchone()
         if row is None:
             raise _unknown(name)
         return self._party(row)
@@ -168,6 +171,17 @@ class Registry:
             rows = self._connection.execute(f"SELECT {COLUMNS} FROM party ORDER BY name").fetchall()
         return tuple(self._party(row) for row in rows)
 
+    def draw(self, name: str) -> int:
+        """Give a position for a seal of the party that it never had before, and remember that."""
+        name = _check_name(name)
+        with self._refusals():
+            # In one statement: two programs must not draw the same.
+            update = "UPDATE party SET drawn = drawn + 1 WHERE name = ? RETURNING drawn - 1"
+            rows = self._connection.execute(update, (name,)).fetchall()
+        if not rows:
+            raise _unknown(name)
+        return int(rows[0][0])
+
     def remove(self, name: str) -> None:
         """Forget the party of this name. Its key file stays where it is."""
         name = _check_name(name)
@@ -177,14 +191,16 @@ class Registry:
             raise _unknown(name)
 
     def _prepare(self) -> None:
-        """Make the table in a new file; refuse the file of another program or version."""
-        if self._pragma("user_version") == 0:
+        """Make or upgrade the table; refuse the file of another program or version."""
+        if self._pragma("user_version") < SCHEMA_VERSION:
             # Two programs may open one new file: the second waits here and finds the table made.
             self._connection.execute("BEGIN IMMEDIATE")
             with self._connection:
                 tables = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-                if self._pragma("user_version") == 0 and tables[0] == 0:
-                    self._connection.execute(SCHEMA)
+                is_ours = self._pragma("application_id") == APPLICATION_ID
+                version = self._pragma("user_version")
+                if (version == 0 and tables[0] == 0) or (version == 1 and is_ours):
+                    self._connection.execute(UPGRADE if version else SCHEMA)
                     self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                     self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         if self._pragma("application_id") != APPLICATION_ID:
@@ -203,8 +219,8 @@ class Registry:
     def _pragma(self, name: str) -> int:
         return int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
 
-    def _party(self, row: tuple[str, str, int, int, str, str, str]) -> Party:
-        name, payload, bits, rho, key_file, fingerprint, created = row
+    def _party(self, row: tuple[str, str, int, int, str, str, str, int]) -> Party:
+        name, payload, bits, rho, key_file, fingerprint, created, drawn = row
         try:
             return Party(
                 name=name,
@@ -214,12 +230,12 @@ class Registry:
                 key_file=Path(key_file),
                 fingerprint=fingerprint,
                 created=datetime.fromisoformat(created),
+                drawn=drawn,
             )
         except (CodeError, RegistryError, TypeError, ValueError) as error:
-            raise RegistryError(
-                f"registry {os.fspath(self.path)!r} is damaged at party {name!r}",
-                hint="restore a backup, or remove the party and add it again",
-            ) from error
+            what = f"registry {os.fspath(self.path)!r} is damaged at party {name!r}"
+            hint = "restore a backup, or remove the party and add it again"
+            raise RegistryError(what, hint=hint) from error
 
     @contextlib.contextmanager
     def _refusals(self) -> Iterator[None]:
@@ -266,9 +282,8 @@ def _to_utf8(path: Path) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise RegistryError(
-            f"the path {text!r} is not UTF-8 text", hint="rename the file"
-        ) from None
+        what = f"the path {text!r} is not UTF-8 text"
+        raise RegistryError(what, hint="rename the file") from None
     return text
 
 

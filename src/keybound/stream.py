@@ -5,16 +5,18 @@ were. Nothing is learnt from the recording as a whole, so nothing waits for its 
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from keybound import audio, codes
-from keybound.blocks import Floats
+from keybound import seal as seals
+from keybound.blocks import Floats, Sum
 from keybound.engine import Engine, shipped
 from keybound.errors import AudioError
-from keybound.evidence import Detection, weigh
+from keybound.evidence import Detection, Levels, weigh
 from keybound.keys import Key
 from keybound.resampler import Resampler
 
@@ -25,8 +27,9 @@ class StreamEmbedder:
     """Mark sound as it comes: `push` gives marked samples back, `flush` the last of them.
 
     `latency_s` is at most 0.2: when n samples have gone in, all but the last `latency` have come
-    out. Shape and type are those of what is pushed, (frames,) or (frames, channels). Give the
-    `engine` of a `Watermarker` to use its weights.
+    out. Shape and type are those of what is pushed, (frames,) or (frames, channels). `position` is
+    the seal's in the key's stream, another for each recording: a fresh one unless it is given. Give
+    the `engine` of a `Watermarker` to use its weights.
     """
 
     def __init__(
@@ -36,6 +39,8 @@ class StreamEmbedder:
         key: Key,
         payload: int,
         nonce: bytes = b"",
+        position: int | None = None,
+        seal: bool = True,
         channels: int = 1,
         engine: Engine | None = None,
     ) -> None:
@@ -44,9 +49,16 @@ class StreamEmbedder:
         audio.check_rate(sample_rate)
         code = codes.encode(payload, key, card.bits, nonce)
         self._down = Resampler(sample_rate, card.rate, channels)
-        self._feeders = [engine.embedder(code) for _ in range(channels)]
+        self.position = seals.place(position, wanted=seal)  # None: not sealed
+        self._feeders = []
+        for _ in range(channels):
+            layers = [engine.embedder(code)]
+            if self.position is not None:
+                layers.append(seals.embedder(key, code, self.position))
+            self._feeders.append(Sum(layers))
         self._up = Resampler(card.rate, sample_rate, channels)
-        self._look_s = (card.embed_context[1] + 1) * card.hop / card.rate  # ahead of a block
+        looks = [(card.embed_context[1] + 1) * card.hop, (seals.AHEAD + 1) * seals.HOP]
+        self._look_s = max(looks) / card.rate  # ahead of a block, sealed or not
         self.sample_rate = sample_rate
         self.channels = channels
         self._host: npt.NDArray[Any] = np.zeros((0, channels), np.float32)
@@ -76,8 +88,7 @@ class StreamEmbedder:
         parts = [] if last is None else [self._down.push(self._take(last))]
         narrow = np.concatenate([*parts, self._down.flush()])
         self._narrow += len(narrow)
-        fed = zip(self._feeders, narrow.T, strict=True)
-        rest = [np.concatenate([np.zeros(0, np.float32), *one.flush(ch)]) for one, ch in fed]
+        rest = [one.flush(channel) for one, channel in zip(self._feeders, narrow.T, strict=True)]
         self._widen(np.stack(rest, axis=1)[: self._narrow])
         wide = np.concatenate([self._carrier, self._up.flush()])
         lost = max(0, len(self._host) - len(wide))  # rounding may cost the last sample
@@ -94,8 +105,7 @@ class StreamEmbedder:
 
     def _mark(self, narrow: Floats) -> None:
         self._narrow += len(narrow)
-        fed = [one.push(channel) for one, channel in zip(self._feeders, narrow.T, strict=True)]
-        made = [np.concatenate([np.zeros(0, np.float32), *parts]) for parts in fed]
+        made = [one.push(channel) for one, channel in zip(self._feeders, narrow.T, strict=True)]
         self._narrow -= len(made[0])
         self._widen(np.stack(made, axis=1))
 
@@ -115,11 +125,17 @@ class StreamDetector:
 
     `push` gives the presence of the frames that are known by now, in [0, 1], at most `latency_s`
     after they were heard; `flush` gives the last of them. `detection` weighs all so far. It keeps
-    the values of every frame: twelve megabytes an hour.
+    the values of every frame, 12 megabytes an hour, and with `levels` what a seal is looked for in
+    too, 46 more.
     """
 
     def __init__(
-        self, sample_rate: int, *, channels: int = 1, engine: Engine | None = None
+        self,
+        sample_rate: int,
+        *,
+        channels: int = 1,
+        levels: bool = False,
+        engine: Engine | None = None,
     ) -> None:
         engine = engine or shipped()
         audio.check_rate(sample_rate)
@@ -128,7 +144,9 @@ class StreamDetector:
         self._share = np.full((channels, 1), 1 / channels, np.float32)
         self._down = Resampler(sample_rate, self.card.rate, 1)
         self._feeder = engine.detector()
+        self._listener = seals.listener() if levels else None
         self._frames: list[Floats] = [np.zeros((0, 1 + self.card.bits), np.float32)]
+        self._levels: list[Levels] = [np.zeros((0, seals.BANDS), np.float16)]
         self._taken = 0
 
     @property
@@ -139,13 +157,18 @@ class StreamDetector:
 
     def push(self, samples: npt.ArrayLike) -> Floats:
         """Take some samples and give the presence of the frames that they complete."""
-        return self._keep(self._feeder.push(self._down.push(self._mono(samples))[:, 0]))
+        return self._hear(self._down.push(self._mono(samples))[:, 0], end=False)
 
     def flush(self, last: npt.ArrayLike | None = None) -> Floats:
         """Give the presence of the last frames: the sound ends, with these samples if any."""
         parts = [] if last is None else [self._down.push(self._mono(last))]
-        narrow = np.concatenate([*parts, self._down.flush()])
-        return self._keep(self._feeder.flush(narrow[:, 0]))
+        return self._hear(np.concatenate([*parts, self._down.flush()])[:, 0], end=True)
+
+    def _hear(self, narrow: Floats, *, end: bool) -> Floats:
+        if self._listener is not None:
+            made = self._listener.flush(narrow) if end else self._listener.push(narrow)
+            self._levels += [one.reshape(-1, seals.BANDS).astype(np.float16) for one in made]
+        return self._keep(self._feeder.flush(narrow) if end else self._feeder.push(narrow))
 
     def detection(self) -> Detection:
         """Say whether and where what was heard so far is marked."""
@@ -156,7 +179,9 @@ class StreamDetector:
         frame_s = self.card.hop / self.card.rate
         end_s = min(heard_s, len(frames) * frame_s)
         presence, logits = frames[:, 0], frames[:, 1:]
-        return weigh(presence, logits, frame_s, end_s, self.card.threshold, self.card.tail)
+        found = weigh(presence, logits, frame_s, end_s, self.card.threshold, self.card.tail)
+        heard = self._listener is not None
+        return replace(found, levels=np.concatenate(self._levels) if heard else None)
 
     def _mono(self, samples: npt.ArrayLike) -> Floats:
         heard = _block(np.asarray(samples), self.sample_rate, self.channels)

@@ -82,6 +82,9 @@ registry = click.option("--registry", type=click.Path(), help="The registry of p
 party_name = click.option("--party", "name", help="A registered party.")
 key_file = click.option("--key", "key_file", help="A key file, or - for standard input.")
 payload = click.option("--payload", type=number, help="The party's payload: 24301 or 0x5eed.")
+position = click.option(
+    "--position", type=click.IntRange(0, (1 << 32) - 1), help="The seal's position in the stream."
+)
 nonce = click.option("--nonce", type=octets, default="", help="A nonce for the mask, in hex.")
 
 

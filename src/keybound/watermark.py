@@ -15,9 +15,12 @@ import numpy.typing as npt
 
 from keybound import audio, codes
 from keybound.engine import Engine
-from keybound.evidence import Detection, Span
+from keybound.errors import KeyBoundError
+from keybound.evidence import Detection, Levels
 from keybound.keys import Key
+from keybound.search import NOTHING, Places, find
 from keybound.stream import SHORTEST_S, StreamDetector, StreamEmbedder, as_given, too_short
+from keybound.verdict import Verdict
 
 BLOCK_S = 30.0  # that goes through the networks at once
 SHORT_S = 1.0  # below this a mark is easily lost
@@ -29,36 +32,11 @@ class MarkWarning(UserWarning):
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """Whether a recording carries this party's mark, and the evidence.
+class Marked:
+    """Marked samples, and the position of their seal: keep it. None where they are not sealed."""
 
-    `verified` is the rule V_A: presence at or above its threshold and the decoded payload within
-    `rho` bits of the registered one. `bound` is the probability that a wrong key passes, corrected
-    for the `tries` parties and the `marks` that were tried; `spans` is where the marks are.
-    """
-
-    verified: bool
-    present: bool
-    presence: float
-    threshold: float
-    distance: int
-    bits: int
-    rho: int
-    bound: float
-    tries: int
-    marks: int
-    spans: tuple[Span, ...]
-
-    @property
-    def words(self) -> str:
-        """Say the verdict in a sentence."""
-        agree = f"payload agrees in {self.bits - self.distance} of {self.bits} bits"
-        if self.verified:
-            who = "a wrong key" if self.tries == 1 else f"one of {self.tries} wrong keys"
-            return f"marked, {agree}; {who} passes with probability {self.bound:.2g}"
-        if not self.present:
-            return f"no mark found (presence {self.presence:.3f} under {self.threshold:.3f})"
-        return f"marked, but not by this key and payload: {agree}, {self.bits - self.rho} needed"
+    samples: npt.NDArray[Any]
+    position: int | None
 
 
 class Watermarker:
@@ -76,34 +54,70 @@ class Watermarker:
         key: Key,
         payload: int,
         nonce: bytes = b"",
+        position: int | None = None,
+        seal: bool = True,
         check: bool = True,
     ) -> npt.NDArray[Any]:
         """Give the samples with a mark: same shape, rate and type, the host untouched beneath it.
 
         The mark is made at 16 kHz and only it is resampled, so the host keeps its bandwidth. Each
-        channel is marked by itself, with one code. With `check` a mark that cannot be read back
-        raises a `MarkWarning`: silence, or a sound too short or too unlike speech.
+        channel is marked by itself, with one code. `position` is the seal's in the key's stream:
+        give each recording its own, so that no two share a pattern. Without one a fresh one of the
+        256 that `verify` looks through is drawn; `mark` tells which. With `check` a mark that
+        cannot be read back raises a `MarkWarning`: silence, or a sound too short or too unlike
+        speech.
         """
+        secret: Any = {"key": key, "payload": payload, "nonce": nonce}
+        made = self.mark(samples, sample_rate, **secret, position=position, seal=seal)
+        if check:
+            found = self.detect(made.samples, sample_rate)
+            if not self.judge(found, **secret).verified:
+                host = audio.check(samples, sample_rate)
+                why = why_unreadable(float(np.mean(np.square(host))), len(host) / sample_rate)
+                warnings.warn(f"the mark cannot be read back: {why}", MarkWarning, stacklevel=2)
+        return made.samples
+
+    def mark(
+        self,
+        samples: npt.ArrayLike,
+        sample_rate: int,
+        *,
+        key: Key,
+        payload: int,
+        nonce: bytes = b"",
+        position: int | None = None,
+        seal: bool = True,
+    ) -> Marked:
+        """Mark as `embed` does, without reading it back; give the seal's position too."""
         host = audio.check(samples, sample_rate)  # (frames, channels)
         seconds = len(host) / sample_rate
         if seconds < SHORTEST_S:
             raise too_short(seconds)
         stream = self.embedder(
-            sample_rate, key=key, payload=payload, nonce=nonce, channels=host.shape[1]
+            sample_rate,
+            key=key,
+            payload=payload,
+            nonce=nonce,
+            position=position,
+            seal=seal,
+            channels=host.shape[1],
         )
         *blocks, last = _blocks(host, sample_rate)
         parts = [*map(stream.push, blocks), stream.flush(last)]
         given = np.asarray(samples)
         marked = as_given(np.concatenate(parts), given.dtype, given.ndim)
-        if check:
-            verdict = self.verify(marked, sample_rate, key=key, payload=payload, nonce=nonce)
-            if not verdict.verified:
-                why = why_unreadable(float(np.mean(np.square(host))), seconds)
-                warnings.warn(f"the mark cannot be read back: {why}", MarkWarning, stacklevel=2)
-        return marked
+        return Marked(marked, stream.position)
 
     def embedder(
-        self, sample_rate: int, *, key: Key, payload: int, nonce: bytes = b"", channels: int = 1
+        self,
+        sample_rate: int,
+        *,
+        key: Key,
+        payload: int,
+        nonce: bytes = b"",
+        position: int | None = None,
+        seal: bool = True,
+        channels: int = 1,
     ) -> StreamEmbedder:
         """Begin to mark a stream with these weights."""
         return StreamEmbedder(
@@ -111,18 +125,27 @@ class Watermarker:
             key=key,
             payload=payload,
             nonce=nonce,
+            position=position,
+            seal=seal,
             channels=channels,
             engine=self.engine,
         )
 
-    def detector(self, sample_rate: int, *, channels: int = 1) -> StreamDetector:
+    def detector(
+        self, sample_rate: int, *, channels: int = 1, levels: bool = False
+    ) -> StreamDetector:
         """Begin to look for a mark in a stream with these weights."""
-        return StreamDetector(sample_rate, channels=channels, engine=self.engine)
+        return StreamDetector(sample_rate, channels=channels, levels=levels, engine=self.engine)
 
-    def detect(self, samples: npt.ArrayLike, sample_rate: int) -> Detection:
-        """Say whether there is a mark, and where. Anyone can: no key is needed."""
+    def detect(
+        self, samples: npt.ArrayLike, sample_rate: int, *, levels: bool = False
+    ) -> Detection:
+        """Say whether there is a mark, and where. Anyone can: no key is needed.
+
+        With `levels` the detection holds what `judge` looks for a seal in, which takes longer.
+        """
         heard = audio.check(samples, sample_rate)
-        stream = self.detector(sample_rate, channels=heard.shape[1])
+        stream = self.detector(sample_rate, channels=heard.shape[1], levels=levels)
         *blocks, last = _blocks(heard, sample_rate)
         for block in blocks:
             stream.push(block)
@@ -138,10 +161,15 @@ class Watermarker:
         payload: int,
         nonce: bytes = b"",
         rho: int | None = None,
+        places: Places | None = None,
     ) -> Verdict:
-        """Say whether the recording carries this key's mark with this payload."""
-        found = self.detect(samples, sample_rate)
-        return self.judge(found, key=key, payload=payload, nonce=nonce, rho=rho)
+        """Say whether the recording carries this key's mark with this payload, and its seal.
+
+        `places` says where the seal is looked for, such as `Places((7,))` for position 7 alone.
+        """
+        found = self.detect(samples, sample_rate, levels=True)
+        places = places or Places()
+        return self.judge(found, key=key, payload=payload, nonce=nonce, rho=rho, places=places)
 
     def decode(self, found: Detection, *, key: Key, nonce: bytes = b"") -> int:
         """Read the payload of a detection with a key. A wrong key reads a random number."""
@@ -156,16 +184,19 @@ class Watermarker:
         nonce: bytes = b"",
         rho: int | None = None,
         tries: int = 1,
+        places: Places | None = None,
     ) -> Verdict:
         """Apply the rule V_A to a detection; `tries` is the number of parties it is put to.
 
         Every mark that was found is tried, and the nearest counts. One key tried on several marks
-        is one chance for each of them at most; parties have keys of their own.
+        is one chance for each of them at most; parties have keys of their own. The seal is looked
+        for in the `places` given, and nowhere if none are; the detection must hold its levels.
         """
         bits, rho = self.card.bits, self.card.rho if rho is None else rho
         marks = max(1, len(found.marks))
         bound = codes.corrected(min(1.0, marks * codes.bound(bits, rho)), tries)
         registered = codes.to_bits(payload, bits)
+        code = codes.encode(payload, key, bits, nonce)
         read = [mark.code_logits for mark in found.marks] or [found.code_logits]
         distance = min(codes.distance(codes.decode(one, key, nonce), registered) for one in read)
         return Verdict(
@@ -180,7 +211,15 @@ class Watermarker:
             tries=tries,
             marks=marks,
             spans=found.spans,
+            seal=NOTHING if places is None else find(_levels(found), key, code, places, tries),
         )
+
+
+def _levels(found: Detection) -> Levels:
+    if found.levels is None:
+        what = "the detection does not hold what a seal is looked for in"
+        raise KeyBoundError(what, hint="detect with levels=True")
+    return found.levels
 
 
 def why_unreadable(power: float, seconds: float) -> str:
@@ -204,10 +243,19 @@ def _shipped() -> Watermarker:
 
 
 def embed(
-    samples: npt.ArrayLike, sample_rate: int, *, key: Key, payload: int, nonce: bytes = b""
+    samples: npt.ArrayLike,
+    sample_rate: int,
+    *,
+    key: Key,
+    payload: int,
+    nonce: bytes = b"",
+    position: int | None = None,
+    seal: bool = True,
 ) -> npt.NDArray[Any]:
     """Mark samples with the shipped model: see `Watermarker.embed`."""
-    return _shipped().embed(samples, sample_rate, key=key, payload=payload, nonce=nonce)
+    return _shipped().embed(
+        samples, sample_rate, key=key, payload=payload, nonce=nonce, position=position, seal=seal
+    )
 
 
 def detect(samples: npt.ArrayLike, sample_rate: int) -> Detection:
@@ -216,7 +264,15 @@ def detect(samples: npt.ArrayLike, sample_rate: int) -> Detection:
 
 
 def verify(
-    samples: npt.ArrayLike, sample_rate: int, *, key: Key, payload: int, nonce: bytes = b""
+    samples: npt.ArrayLike,
+    sample_rate: int,
+    *,
+    key: Key,
+    payload: int,
+    nonce: bytes = b"",
+    places: Places | None = None,
 ) -> Verdict:
     """Verify a party's mark with the shipped model: see `Watermarker.verify`."""
-    return _shipped().verify(samples, sample_rate, key=key, payload=payload, nonce=nonce)
+    return _shipped().verify(
+        samples, sample_rate, key=key, payload=payload, nonce=nonce, places=places
+    )

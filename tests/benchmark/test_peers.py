@@ -31,7 +31,7 @@ def made():
 
     def give(name):
         if name not in kept:
-            own = name in ("keybound", "perth")
+            own = name in ("keybound", "keybound-unsealed", "perth")
             reason = available(name, trained=own)
             if reason:
                 pytest.skip(f"{name}: {reason}")
@@ -53,7 +53,9 @@ def clip(pytestconfig):
     return cut
 
 
-@pytest.mark.parametrize("name", ["keybound", "audioseal", "wavmark", "silentcipher", "perth"])
+@pytest.mark.parametrize(
+    "name", ["keybound", "keybound-unsealed", "audioseal", "wavmark", "silentcipher", "perth"]
+)
 def test_marks_and_reads_alike_every_time(made, clip, name):
     method = made(name)
     host = clip(method.rate, 1.1 if name == "wavmark" else 1.0)

@@ -8,6 +8,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -39,12 +40,11 @@ def measure(
             right, verified = [], []
             for index, piece in enumerate(pieces):
                 secret = secret_of(seed, index, marker.card.bits)
-                marked = marker.embed(
-                    piece, rate, key=secret.key, payload=secret.payload, check=False
-                )
+                whose: Any = {"key": secret.key, "payload": secret.payload}
+                marked = marker.mark(piece, rate, **whose, position=secret.position).samples
                 hit = attack(name)
                 heard = hit.apply(marked, rate, hit.draw(rng_of(seed, index, name), None))
-                verdict = marker.verify(heard, rate, key=secret.key, payload=secret.payload)
+                verdict = marker.judge(marker.detect(heard, rate), **whose)
                 right.append(1 - verdict.distance / verdict.bits)
                 verified.append(verdict.verified)
             yield {

@@ -52,15 +52,15 @@ def plain(reading: Reading, key: Key | None) -> int:  # noqa: ARG001
     return int("".join("1" if logit > 0 else "0" for logit in reading.logits), 2)
 
 
-def keybound(folder: Path | None = None, name: str = "keybound") -> Method:
+def keybound(folder: Path | None = None, name: str = "keybound", *, seal: bool = True) -> Method:
     """Give KeyBound with the shipped weights, or those of a folder."""
     marker = Watermarker(folder)
     card = marker.card
 
     def embed(clip: Clip, secret: Secret) -> Clip:
-        marked: Clip = marker.embed(
-            clip, card.rate, key=secret.key, payload=secret.payload, check=False
-        )
+        how: Any = {"key": secret.key, "payload": secret.payload, "seal": seal}
+        how |= {"position": secret.position} if seal else {}
+        marked: Clip = marker.mark(clip, card.rate, **how).samples
         return marked
 
     def read(clip: Clip) -> Reading:
@@ -81,5 +81,5 @@ def keybound(folder: Path | None = None, name: str = "keybound") -> Method:
         embed=embed,
         read=read,
         decode=decode,
-        version=card.sha256["detector.onnx"][:12],
+        version=card.sha256["detector.onnx"][:12] + ("+seal" if seal else ""),
     )

@@ -28,12 +28,14 @@ class Secret:
 
     key: Key
     payload: int
+    position: int = 0  # of the seal
 
 
 def secret_of(seed: int, clip: int, bits: int) -> Secret:
-    """Give key and payload of a clip. They are no secret: a benchmark repeats."""
-    digest = _digest("key", seed, clip)
-    return Secret(Key(digest), int.from_bytes(_digest("payload", seed, clip)) >> (256 - bits))
+    """Give key, payload and position of a clip. They are no secret: a benchmark repeats."""
+    key = Key(_digest("key", seed, clip))
+    payload = int.from_bytes(_digest("payload", seed, clip)) >> (256 - bits)
+    return Secret(key, payload, _digest("position", seed, clip)[0])
 
 
 def rng_of(seed: int, clip: int, name: str) -> np.random.Generator:

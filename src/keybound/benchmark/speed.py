@@ -85,6 +85,7 @@ def _file_jobs(seconds: float, place: Path) -> tuple[Callable[[], Any], Callable
     samples = 0.1 * rng.standard_normal(round(seconds * RATE), dtype=np.float32)
     soundfile.write(host, samples, RATE, subtype="PCM_16")
     how: Any = {"key": secret.key, "payload": secret.payload, "replace": True}
+    how["position"] = secret.position
     return (
         lambda: files.mark(marker, host, out, **how),
         lambda: files.detect(marker, host),

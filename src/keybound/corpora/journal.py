@@ -35,6 +35,9 @@ COLUMNS = {
     "rho": "int32",
     "bound": "float64",
     "tries": "int32",
+    "grade": "string",  # none, present, attributed or sealed
+    "seal_p": "float64",
+    "position": "int64",  # of the seal in the key's stream
     "spans": "spans",
     "clipped": "int64",  # samples limited to full scale
     "took_s": "float64",

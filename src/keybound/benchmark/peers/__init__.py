@@ -15,6 +15,7 @@ How each scores presence, and whether the score comes from decoding:
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from keybound.benchmark.methods import Method, keybound
 from keybound.benchmark.peers import audioseal, perth, silentcipher, timbre, wavmark
@@ -29,9 +30,11 @@ PEERS = {
     "silentcipher": silentcipher,
     "perth": perth,
 }
-METHODS: dict[str, Callable[..., Method]] = {"keybound": keybound} | {
-    name: peer.make for name, peer in PEERS.items()
+OWN: dict[str, Callable[..., Method]] = {
+    "keybound": keybound,
+    "keybound-unsealed": partial(keybound, name="keybound-unsealed", seal=False),
 }
+METHODS = OWN | {name: peer.make for name, peer in PEERS.items()}
 
 
 def available(name: str, *, trained: bool = True) -> str | None:

@@ -1,0 +1,233 @@
+"""The seal: a keyed pattern on the host's own spectrum, and how much of it a recording holds.
+
+Time and frequency are cut into tiles, and a keyed stream gives each tile a sign: its level goes up
+or down by a part of a decibel. Whoever lacks the key sees the natural variation of speech; with the
+key the signs are laid on the recording's contrasts and summed. Knows arrays at 16 kHz: no files, no
+networks. Exact derivations and the proof of the p-value are in docs/spec.md.
+"""
+
+import hashlib
+import secrets
+
+import numpy as np
+import numpy.typing as npt
+
+from keybound.blocks import Feeder, Floats
+from keybound.codes import Bits
+from keybound.errors import CodeError
+from keybound.evidence import Levels
+from keybound.keys import Key
+
+Signs = npt.NDArray[np.int8]
+
+RATE = 16000
+HOP = 320  # 20 ms; a frame spans two of them
+WINDOW = 2 * HOP
+BINS = WINDOW // 2 + 1  # 25 Hz apart
+STEP = HOP // 2  # the grid on which a recording is searched
+STEP_S = STEP / RATE
+COLUMN_FRAMES = 2  # a tile lasts 40 ms
+COLUMN_STEPS = COLUMN_FRAMES * HOP // STEP
+COLUMN_S = COLUMN_FRAMES * HOP / RATE
+# Tiles are 75 Hz high up to 2 kHz, 100 Hz up to 4 kHz, 200 Hz up to 7.7 kHz: finer than the ear's
+# bands where those are wide, so that a band's loudness hardly changes.
+EDGES = np.concatenate([np.arange(4, 79, 3), np.arange(79, 163, 4), np.arange(163, 308, 8)])
+BANDS = len(EDGES) - 1  # 64
+
+LABEL = "keybound-1/seal"
+SEED_BYTES = 32
+POSITIONS = 1 << 32
+USUAL = 256  # positions that are looked through where none is known
+PAGE = 256  # columns that one call of the stream gives
+POWER_FLOOR = 1e-9  # of a bin: some 15 dB under the noise of 16-bit samples
+
+STRENGTH_DB = 0.75
+LEAST = 0.2  # of the strength that every tile gets
+MIDDLE, WIDTH = -0.5, 1.0  # contrast, in units of its scale and towards the sign, that gets most
+TILT = 0.35  # loud tiles get so much more, silent ones so much less
+PAST = 52  # frames over which the loudness around a tile is judged
+# Two views of a recording: one for noisy ones and one for clean ones. In each, what a tile at the
+# level of the noise weighs beside a loud one, and how far under the noise a level counts, in dB.
+VIEWS = ((0.25, 10.0), (1.0, 30.0))
+CONTRAST_STEPS, EDGE_STEPS = 3000, 16
+AHEAD = 5  # blocks after a block that can change its carrier
+
+_WINDOW = np.sqrt(0.5 - 0.5 * np.cos(2 * np.pi * np.arange(WINDOW) / WINDOW)).astype(np.float32)
+# How a level differs from what its neighbours foretell: the middle row of the inverse covariance
+# of levels in read speech, 2 frames and 2 bands to either side. One quadrant, the centre first.
+_QUADRANT = np.array(
+    [[1.0, -0.18, -0.244], [-0.48, 0.079, 0.107], [0.04, -0.005, 0.001]], np.float32
+)
+
+
+def signs(key: Key, code: Bits, position: int, first: int, count: int) -> Signs:
+    """Give the pattern's columns `first` to `first + count` at a position: (count, BANDS) of ±1.
+
+    Key, position and code give a seed, the seed and the page's number 256 columns by SHAKE-256; a
+    set bit is +1. No two positions share any part of the pattern, nor do two codes: a seal speaks
+    for the payload and the nonce of its mark too.
+    """
+    bound = check_position(position).to_bytes(4, "big") + np.packbits(code).tobytes()
+    seed = key.derive(LABEL, SEED_BYTES, bound)
+    pages = range(first // PAGE, -(-(first + count) // PAGE))
+    data = b"".join(
+        hashlib.shake_256(seed + page.to_bytes(4, "big")).digest(PAGE * BANDS // 8)
+        for page in pages
+    )
+    bits = np.unpackbits(np.frombuffer(data, np.uint8)).reshape(-1, BANDS)
+    start = first - pages.start * PAGE
+    return bits[start : start + count].astype(np.int8) * 2 - 1
+
+
+def check_position(position: int) -> int:
+    """Refuse a number that is no position in the stream."""
+    if not 0 <= position < POSITIONS:
+        raise CodeError(f"position {position} does not exist", hint=f"from 0 to {POSITIONS - 1}")
+    return int(position)
+
+
+def place(position: int | None, *, wanted: bool) -> int | None:
+    """Give a recording's position: the one asked for, else a fresh one by chance; None for no seal.
+
+    Chance has the usual positions only, so that the seal is found by whoever was told nothing.
+    """
+    if wanted:
+        return secrets.randbelow(USUAL) if position is None else check_position(position)
+    if position is not None:
+        raise CodeError("a position is of no use without a seal", hint="leave one of the two out")
+    return None
+
+
+def embedder(key: Key, code: Bits, position: int, strength_db: float = STRENGTH_DB) -> Feeder:
+    """Take 16 kHz mono samples of a host as they come; give what the seal adds to them."""
+    check_position(position)
+    done = 0  # blocks
+
+    def run(piece: Floats, keep: slice) -> Floats:
+        nonlocal done
+        count = keep.stop - keep.start
+        # Around the recording there is silence: what lies there is the same however it is cut.
+        after = len(piece) // HOP - keep.stop
+        padding = ((PAST - keep.start) * HOP, (AHEAD - after) * HOP)
+        padded = np.pad(piece, padding)
+        first = done - PAST + 1  # frame j spans blocks j - 1 and j
+        spectrum = _spectra(padded, HOP)  # (frames, BINS)
+        frames = np.arange(first, first + len(spectrum))
+        columns = frames // COLUMN_FRAMES
+        pattern = np.zeros((len(frames), BANDS), np.float32)
+        inside = columns >= 0
+        begin = int(columns[inside][0])
+        drawn = signs(key, code, position, begin, int(columns[-1]) - begin + 1)
+        pattern[inside] = drawn[columns[inside] - begin]
+        gains = strength_db * pattern * _share(spectrum, pattern, frames)
+        due = slice(PAST - 1, PAST + count)  # frames done to done + count
+        change = np.zeros((count + 1, BINS), np.float32)
+        ratio = np.expm1(gains[due] * np.float32(np.log(10) / 20))
+        change[:, EDGES[0] : EDGES[-1]] = np.repeat(ratio, np.diff(EDGES), axis=1)
+        made = np.fft.irfft(spectrum[due] * change, axis=1).astype(np.float32, copy=False) * _WINDOW
+        done += count
+        return (made[:-1, HOP:] + made[1:, :HOP]).reshape(-1)
+
+    return Feeder(run, HOP, (PAST, AHEAD))
+
+
+def _share(
+    spectrum: npt.NDArray[np.complex64], pattern: Floats, frames: npt.NDArray[np.int64]
+) -> Floats:
+    """Say which part of the strength each tile gets: most where it turns a contrast."""
+    levels = _levels(spectrum)
+    residual = _residual(levels)
+    square = np.pad(residual * residual, ((6, 1), (2, 2)), mode="edge")
+    scale = np.sqrt(_box(square, 8, 5)) + 0.5
+    power: Floats = np.pad(10 ** (levels / 10), ((PAST - 9, 2), (0, 0)), mode="edge")
+    around = 10 * np.log10(_box(power, PAST - 6, 1))
+    loud = np.clip((levels - around + 25) / 30, 0, 1)
+    both = np.stack([residual / scale, loud])  # the same for the two frames of a tile
+    odd = (frames % COLUMN_FRAMES == 1)[:, None]
+    both = (both + np.where(odd, np.roll(both, 1, axis=1), np.roll(both, -1, axis=1))) / 2
+    turned = np.exp(-np.square((both[0] * pattern - MIDDLE) / WIDTH))
+    share: Floats = (LEAST + (1 - LEAST) * turned) * (1 - TILT + 2 * TILT * both[1])
+    return share
+
+
+def listener() -> Feeder:
+    """Take 16 kHz mono samples as they come; give levels in dB: (blocks, 2, BANDS).
+
+    The two of a block stand for the moments in its beginning and in its middle.
+    """
+
+    def run(piece: Floats, keep: slice) -> Floats:
+        padded = np.pad(piece, ((1 - keep.start) * HOP, HOP))[: (keep.stop - keep.start + 2) * HOP]
+        return _levels(_spectra(padded, STEP)[:-1]).reshape(-1, 2, BANDS)
+
+    return Feeder(run, HOP, (1, 1))
+
+
+def contrast(levels: Floats | Levels, view: int = 0) -> Floats:
+    """Weigh how each tile stands out from its neighbours: (steps, BANDS) of levels to the same.
+
+    Row i is for a tile that begins at step i. Any function of the recording may stand here: what
+    the p-value counts on is the key alone.
+    """
+    tiles = np.empty(levels.shape, np.float32)
+    for first in range(0, len(levels), CONTRAST_STEPS):  # an hour takes no more room than a minute
+        begin = max(0, first - EDGE_STEPS)
+        part = levels[begin : first + CONTRAST_STEPS + EDGE_STEPS].astype(np.float32)
+        own = tiles[first : first + CONTRAST_STEPS]
+        own[:] = _contrast(part, *VIEWS[view])[first - begin :][: len(own)]
+    return tiles
+
+
+def _contrast(levels: Floats, quiet: float, depth_db: float) -> Floats:
+    padded = np.pad(levels, ((0, COLUMN_STEPS), (0, 0)), mode="edge")
+    floor = np.quantile(padded, 0.15, axis=0).astype(np.float32)  # noise, where there is any
+    above = np.clip(1 - 2 * 10 ** ((floor - padded) / 10), 0, 1)
+    weight = quiet + (1 - quiet) * np.square(above)
+    padded = 10 * np.log10(10 ** (padded / 10) + 10 ** ((floor - depth_db) / 10))
+    made = np.empty_like(padded)
+    for half in range(2):  # frames 20 ms apart, as they were marked
+        residual = _residual(padded[half::2])
+        square = np.pad(residual * residual, ((4, 4), (2, 2)), mode="edge")
+        scale = np.sqrt(_box(square, 9, 5)) + 0.5
+        made[half::2] = weight[half::2] * np.tanh(residual / scale) / scale
+    tiles: Floats = made[:-COLUMN_STEPS] + made[2 : 2 - COLUMN_STEPS]
+    return tiles
+
+
+def _spectra(samples: Floats, step: int) -> npt.NDArray[np.complex64]:
+    """Give the spectra of all whole windows, a step apart: (frames, BINS)."""
+    windows = np.lib.stride_tricks.sliding_window_view(samples, WINDOW)[::step]
+    return np.fft.rfft(windows * _WINDOW, axis=1).astype(np.complex64, copy=False)
+
+
+def _levels(spectrum: npt.NDArray[np.complex64]) -> Floats:
+    """Give the mean power in the bands in dB: (frames, BINS) to (frames, BANDS)."""
+    power = np.square(spectrum.real) + np.square(spectrum.imag)
+    bands = np.add.reduceat(power[:, : EDGES[-1]], EDGES[:-1], axis=1) / np.diff(EDGES)
+    levels: Floats = (10 * np.log10(bands + POWER_FLOOR)).astype(np.float32)
+    return levels
+
+
+def _residual(levels: Floats) -> Floats:
+    """Take from each level what its neighbours foretell of it, of frames 20 ms apart."""
+    rows, bands = levels.shape
+    padded = np.pad(levels, ((2, 2), (2, 2)), mode="edge")
+    made = np.zeros_like(levels)
+    for (row, band), tap in np.ndenumerate(_QUADRANT):
+        for up in {row, -row}:
+            for right in {band, -band}:
+                made += tap * padded[2 + up : 2 + up + rows, 2 + right : 2 + right + bands]
+    return made
+
+
+def _box(values: Floats, rows: int, columns: int) -> Floats:
+    """Average over all rectangles of so many rows and columns that lie within."""
+    height, width = len(values) - rows + 1, values.shape[1] - columns + 1
+    tall = np.zeros((height, values.shape[1]), np.float32)
+    for row in range(rows):  # in this order always: sums of floats depend on it
+        tall += values[row : row + height]
+    total = np.zeros((height, width), np.float32)
+    for column in range(columns):
+        total += tall[:, column : column + width]
+    mean: Floats = (total / (rows * columns)).astype(np.float32)
+    return mean

@@ -1,0 +1,61 @@
+"""Verdicts: what holds of a recording for one party, as a grade and in words."""
+
+from dataclasses import dataclass
+
+from keybound.evidence import Span
+from keybound.search import NOTHING, Sealed
+
+GRADES = ("none", "present", "attributed", "sealed")  # what holds, the least first
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a recording carries this party's mark, and the evidence.
+
+    `verified` is the rule V_A: presence at or above its threshold and the decoded payload within
+    `rho` bits of the registered one. `bound` is the probability that a wrong key passes, corrected
+    for the `tries` parties and the `marks` that were tried; `spans` is where the marks are. `seal`
+    is the evidence of the keyed pattern, which counts by itself: it outlives the mark.
+    """
+
+    verified: bool
+    present: bool
+    presence: float
+    threshold: float
+    distance: int
+    bits: int
+    rho: int
+    bound: float
+    tries: int
+    marks: int
+    spans: tuple[Span, ...]
+    seal: Sealed = NOTHING
+
+    @property
+    def grade(self) -> str:
+        """Say what holds: none, present, attributed (the rule V_A), or sealed."""
+        if self.seal.holds:
+            return "sealed"
+        if self.verified:
+            return "attributed"
+        return "present" if self.present else "none"
+
+    def reaches(self, grade: str) -> bool:
+        """Say whether what holds is this grade or a higher one."""
+        return GRADES.index(self.grade) >= GRADES.index(grade)
+
+    @property
+    def words(self) -> str:
+        """Say the verdict in a sentence."""
+        agree = f"payload agrees in {self.bits - self.distance} of {self.bits} bits"
+        if self.seal.holds:
+            sealed = f"sealed evidence {self.seal.words}"
+            if self.present:
+                return f"marked, {agree}, {sealed}"
+            return f"{sealed}, though no mark is left (presence {self.presence:.3f})"
+        if self.verified:
+            who = "a wrong key" if self.tries == 1 else f"one of {self.tries} wrong keys"
+            return f"marked, {agree}; {who} passes with probability {self.bound:.2g}"
+        if not self.present:
+            return f"no mark found (presence {self.presence:.3f} under {self.threshold:.3f})"
+        return f"marked, but not by this key and payload: {agree}, {self.bits - self.rho} needed"
