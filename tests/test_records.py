@@ -275,8 +275,8 @@ def test_signing_key_file(tmp_path: Path) -> None:
         SigningKey.parse(line[:-1] + ("0" if line[-1] != "0" else "1"))
     with pytest.raises(KeyFileError, match="no such file"):
         SigningKey.read(tmp_path / "absent")
+    KEY.write(tmp_path / "my.key")
     with pytest.raises(KeyFileError, match="not a signing key"):
-        KEY.write(tmp_path / "my.key")
         SigningKey.read(tmp_path / "my.key")
     with pytest.raises(KeyFileError, match="32 bytes"):
         SigningKey(b"short")

@@ -33,7 +33,10 @@ from keybound.search import respeed
 FALSE_MATCH = 1e-6  # how often other words are called the same, at most, corrected for the search
 SPREAD = 1.6  # of z at one place for other words, measured: bits are not independent
 LEAST_COLUMNS = 25  # of overlap: a second
-LEAST_AGREEMENT = 0.45  # of a copy; below it something of the recording is there, but not all
+LEAST_AGREEMENT = 0.45  # of a copy
+# Below this other words are heard, even if something of the recording is there beyond chance: what
+# was added to it, added to another.
+OTHER_AGREEMENT = 0.35
 GOOD_AGREEMENT = 0.6  # with which no better speed is looked for
 LOW_Z = 0.3  # of a copy for each root of a bit, in 99 of 100, after what a mark outlives
 SPEED = 0.05  # the change of speed that is looked for
@@ -155,10 +158,11 @@ def _best(known: Fingerprint, heard: Floats, share: int) -> Match:
 
 def _decide(p: float, agreement: float, sure: int, places: int) -> str:
     """Say `same`, or `other` where a copy would surely have been found, or `unclear`."""
-    if p < FALSE_MATCH:
-        return "same" if agreement >= LEAST_AGREEMENT else "unclear"
+    if p < FALSE_MATCH and agreement >= LEAST_AGREEMENT:
+        return "same"
     expected = LOW_Z * math.sqrt(BITS * sure)
-    return "other" if places * _tail(expected / SPREAD) < FALSE_MATCH else "unclear"
+    found = places * _tail(expected / SPREAD) < FALSE_MATCH
+    return "other" if found and (p >= FALSE_MATCH or agreement < OTHER_AGREEMENT) else "unclear"
 
 
 def _tail(z: float) -> float:
