@@ -25,6 +25,12 @@ def levels(name: str, attack: str = "clean") -> Levels:
     return fingerprint.hear(hit.apply(samples, 16000, hit.draw(np.random.default_rng(1), None)))
 
 
+def test_known_answer() -> None:
+    step, band = np.arange(300)[:, None], np.arange(64)
+    made_up = ((step * step * 3 + band * 13 + step * band * 5) % 41 - 40).astype(np.float16)
+    assert hostmac.payload(made_up, KEY, 16) == 0x5F04
+
+
 def test_by_hand() -> None:
     info = (15).to_bytes(4, "big") + b"keybound-1/host" + (3).to_bytes(4, "big") + b"one"
     seed = hmac.new(KEY.secret, info + b"\x01", "sha256").digest()
