@@ -33,6 +33,10 @@ class RegistryError(KeyBoundError):
     """A party that is unknown, or already known."""
 
 
+class RecordError(KeyBoundError):
+    """A record of an embedding, or a signature, that cannot be read or does not hold."""
+
+
 class AttackError(KeyBoundError):
     """An attack that is unknown, or whose tools are absent."""
 

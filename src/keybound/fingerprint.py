@@ -1,0 +1,126 @@
+"""A fingerprint: which recording this is, in a few bits that outlive codecs, noise and cuts.
+
+Sixteen bits each 40 ms say whether the slope of the spectrum rises or falls, in the manner of
+Haitsma and Kalker. Two recordings of other words agree in half of them; `likeness` compares. Knows
+levels, as `seal` hears them, and no keys, files or networks. The exact derivation is in
+docs/spec.md.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from keybound import seal
+from keybound.blocks import Floats
+from keybound.errors import CodeError
+from keybound.evidence import Levels
+
+Mask = npt.NDArray[np.bool_]
+
+STEP_S = seal.STEP_S  # 10 ms between two rows of levels
+COLUMN_STEPS = 4
+COLUMN_S = COLUMN_STEPS * STEP_S
+# 17 bands from 250 Hz to 4 kHz, which telephones keep, as edges among the 64 of the seal.
+EDGES = np.array([2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 18, 21, 24, 27, 31, 35, 40, 46])
+BITS = len(EDGES) - 2  # 16
+SMOOTH = 4  # steps to either side over which powers are averaged
+LAG = 8  # steps to either side between which slopes are compared
+POWER_FLOOR = 1e-7  # of a band: what 16-bit samples have for silence
+
+# The first ten minutes are kept whole, and of each further minute its first ten seconds: 50 bytes
+# for each second, 55 kilobytes for an hour.
+WHOLE = 15000  # columns
+CYCLE, KEPT = 1500, 250
+QUIET_DB = 15.0  # under the mean power a tile counts for nothing: what was added is heard there
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """The bits of a recording: two bytes for each column that the schedule keeps."""
+
+    columns: int  # of 40 ms in the recording, kept or not
+    data: bytes
+
+    def __post_init__(self) -> None:
+        if self.columns < 0 or len(self.data) * 8 != BITS * int(kept(self.columns).sum()):
+            raise CodeError("the bits of a fingerprint do not fit its length")
+
+
+def hear(samples: npt.ArrayLike) -> Levels:
+    """Give the levels of 16 kHz mono samples, as a detection holds them: (steps, bands)."""
+    listener = seal.listener()
+    made = [*listener.push(np.asarray(samples, np.float32)), *listener.flush()]
+    rows = [one.reshape(-1, seal.BANDS) for one in made]
+    return np.concatenate([np.zeros((0, seal.BANDS), np.float32), *rows]).astype(np.float16)
+
+
+def take(levels: Floats | Levels) -> Fingerprint:
+    """Take the fingerprint of a recording from its levels (steps, bands)."""
+    bits = _changes(levels)[0][::COLUMN_STEPS] > 0
+    return Fingerprint(len(bits), np.packbits(bits[kept(len(bits))]).tobytes())
+
+
+def kept(columns: int) -> Mask:
+    """Say which columns of a recording its fingerprint keeps."""
+    at = np.arange(columns)
+    return (at < WHOLE) | ((at - WHOLE) % CYCLE < KEPT)
+
+
+def listen(levels: Floats | Levels) -> Floats:
+    """Weigh what is compared with the bits: (steps, BITS), each in [-1, 1] and 0 in silence.
+
+    The sign is that of the bit. Small changes count little, none counts for many, and soft tiles
+    count less than loud ones.
+    """
+    change, power = _changes(levels)
+    if not len(change):
+        return change
+    scale = np.sqrt(np.mean(np.square(change), axis=0)) + np.float32(1e-3)
+    loud = 10 * np.log10(power / max(float(power.mean()), 1e-20) + 1e-20) / QUIET_DB + 1
+    weight = np.clip(_around(np.maximum(loud[:, :-1], loud[:, 1:]), np.maximum), 0, 1)
+    heard: Floats = (np.tanh(change / scale) * weight).astype(np.float32)
+    return heard
+
+
+def _changes(levels: Floats | Levels) -> tuple[Floats, Floats]:
+    """Give how the slopes between bands change around each step, in dB, and the bands' powers."""
+    rounded = levels.astype(np.float16, copy=False)  # as they are kept: the same bits either way
+    power = _smooth(band_powers(rounded, EDGES)) + np.float32(POWER_FLOOR)
+    loudness = 10 * np.log10(power)
+    return _around(loudness[:, :-1] - loudness[:, 1:], np.subtract), power
+
+
+def _around(rows: Floats, how: np.ufunc) -> Floats:
+    """Join the rows after and before each by a lag; at the ends the outermost stand for those."""
+    at = np.arange(len(rows))
+    later, earlier = np.minimum(at + LAG, len(rows) - 1), np.maximum(at - LAG, 0)
+    joined: Floats = how(rows[later], rows[earlier])
+    return joined
+
+
+def band_powers(levels: Levels, edges: npt.NDArray[np.int64]) -> Floats:
+    """Add up the powers of the seal's bands between edges: (steps, edges - 1)."""
+    power = 10 ** (levels[:, : edges[-1]].astype(np.float32) / 10)
+    power *= np.diff(seal.EDGES)[: edges[-1]].astype(np.float32)
+    powers: Floats = np.add.reduceat(power, edges[:-1], axis=1)
+    return powers
+
+
+def _smooth(powers: Floats) -> Floats:
+    if not len(powers):
+        return powers
+    padded = np.pad(powers, ((SMOOTH, SMOOTH), (0, 0)), mode="edge")
+    total = np.zeros_like(powers)
+    for shift in range(2 * SMOOTH + 1):  # in this order always: sums of floats depend on it
+        total += padded[shift : shift + len(powers)]
+    return total / np.float32(2 * SMOOTH + 1)
+
+
+def unpack(known: Fingerprint) -> tuple[Floats, Mask]:
+    """Give the bits as ±1, and 0 where none were kept: (columns, BITS); and which were kept."""
+    there = kept(known.columns)
+    bits = np.unpackbits(np.frombuffer(known.data, np.uint8)).reshape(-1, BITS)
+    signs = np.zeros((known.columns, BITS), np.float32)
+    signs[there] = bits * np.float32(2) - 1
+    return signs, there

@@ -1,0 +1,232 @@
+"""Likeness: whether a recording is the one that a fingerprint was taken of, and where in it.
+
+Lays what is heard on the bits at every place, also a little faster or slower, and says how often
+other words would agree so well. Knows levels and fingerprints: no keys, files or networks. The
+measured figures are in docs/security.md.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from keybound.blocks import Floats
+from keybound.evidence import Levels
+from keybound.fingerprint import (
+    BITS,
+    COLUMN_S,
+    COLUMN_STEPS,
+    CYCLE,
+    KEPT,
+    STEP_S,
+    WHOLE,
+    Fingerprint,
+    Mask,
+    kept,
+    listen,
+    unpack,
+)
+from keybound.search import respeed
+
+FALSE_MATCH = 1e-6  # how often other words are called the same, at most, corrected for the search
+SPREAD = 1.6  # of z at one place for other words, measured: bits are not independent
+LEAST_COLUMNS = 25  # of overlap: a second
+LEAST_AGREEMENT = 0.45  # of a copy
+# Below this other words are heard, even if something of the recording is there beyond chance: what
+# was added to it, added to another.
+OTHER_AGREEMENT = 0.35
+GOOD_AGREEMENT = 0.6  # with which no better speed is looked for
+LOW_Z = 0.3  # of a copy for each root of a bit, in 99 of 100, after what a mark outlives
+SPEED = 0.05  # the change of speed that is looked for
+SPEED_PART = 2000  # steps of a long recording that are tried at other speeds
+SPEED_DRIFT_S = 0.08  # that two neighbouring speeds may differ by over the part
+SPEED_STEP = 0.015
+WINDOW = 75  # columns, 3 s, in which parts that differ are looked for
+WINDOW_Z = 4.5
+
+
+@dataclass(frozen=True)
+class Match:
+    """How a recording compares with a fingerprint, where the two agree best.
+
+    `decision` is `same`, `other` or `unclear`; `p` bounds how often other words would agree so
+    well anywhere. `start_s` is where the recording begins in the one that was fingerprinted, and
+    `from_s` to `to_s` is the part of it that was compared, at its speed divided by `speed`.
+    `errors` is the share of bits that differ there, and `differs_s` are the stretches in which
+    nothing agrees.
+    """
+
+    decision: str
+    p: float
+    agreement: float  # 1 for equal, 0 for unrelated
+    errors: float
+    start_s: float
+    from_s: float
+    to_s: float
+    speed: float = 1.0
+    differs_s: tuple[tuple[float, float], ...] = ()
+
+
+NOTHING = Match("unclear", 1.0, 0.0, 0.5, 0.0, 0.0, 0.0)
+
+
+def match(
+    known: Fingerprint, levels: Floats | Levels, *, speed: float = SPEED, tries: int = 1
+) -> Match:
+    """Find where a recording agrees best with a fingerprint, and say whether it is the same.
+
+    `speed` is the largest change of speed looked for, and `tries` the number of fingerprints that
+    the recording is put to: the chance of a false match is shared among all of them.
+    """
+    share = tries * (2 if speed > 0 else 1)
+    whole = listen(levels)
+    best = _best(known, whole, share)
+    if best.agreement >= GOOD_AGREEMENT and best.decision == "same":
+        return best
+    if not speed > 0 or len(whole) < COLUMN_STEPS * LEAST_COLUMNS:
+        return best
+    part = _busiest(whole)
+    heard = levels[part].astype(np.float32)
+    speeds = list(_speeds(speed, len(heard) * STEP_S))
+    for one in speeds:
+        found = _best(known, listen(respeed(heard, one)), share * len(speeds))
+        if found.decision == "same" and found.p < best.p:
+            best = _at_speed(found, one, part.start * STEP_S)
+    return best
+
+
+def _at_speed(found: Match, speed: float, first_s: float) -> Match:
+    """Give the times of a match as they are in the whole recording at its own speed."""
+    differs = tuple((first_s + a / speed, first_s + b / speed) for a, b in found.differs_s)
+    return replace(
+        found,
+        speed=speed,
+        start_s=found.start_s - first_s * speed,
+        from_s=first_s + found.from_s / speed,
+        to_s=first_s + found.to_s / speed,
+        differs_s=differs,
+    )
+
+
+def _speeds(most: float, length_s: float) -> Iterator[float]:
+    """Give the speeds other than 1, so close that none in between is missed."""
+    count = math.ceil(most * max(length_s / SPEED_DRIFT_S, 1 / SPEED_STEP))
+    for step in range(1, count + 1):
+        yield 1 - most * step / count
+        yield 1 + most * step / count
+
+
+def _busiest(heard: Floats) -> slice:
+    """Find the part that is tried at other speeds: where most happens."""
+    if len(heard) <= SPEED_PART:
+        return slice(0, len(heard))
+    power = np.cumsum(np.concatenate([[0.0], np.square(heard).sum(axis=1, dtype=np.float64)]))
+    first = int(np.argmax(power[SPEED_PART:] - power[:-SPEED_PART]))
+    return slice(first, first + SPEED_PART)
+
+
+def _best(known: Fingerprint, heard: Floats, share: int) -> Match:
+    """Compare at one speed, one of `share` comparisons, and judge the best place."""
+    signs, there = unpack(known)
+    sure = _surely_kept(-(-len(heard) // COLUMN_STEPS), known.columns)
+    # Half of the shorter must take part: a phrase that recurs is not the recording.
+    z, step, places = _align(signs, there, heard, max(LEAST_COLUMNS, sure // 2))
+    if places == 0:
+        return NOTHING
+    first = max(0, -(-step // COLUMN_STEPS))  # column of the fingerprint
+    laid = heard[first * COLUMN_STEPS - step :: COLUMN_STEPS][: known.columns - first]
+    own = signs[first : first + len(laid)]
+    products = (own * laid)[(own != 0) & (laid != 0)]  # above 0 where the two agree
+    agreement = float(products.sum() / (np.abs(products).sum() + 1e-9))
+    p = min(1.0, places * share * _tail(z / SPREAD))
+    begin_s = (first * COLUMN_STEPS - step) * STEP_S
+    return Match(
+        decision=_decide(p, agreement, sure, places * share),
+        p=p,
+        agreement=agreement,
+        errors=float(np.mean(products < 0)),
+        start_s=step * STEP_S,
+        from_s=begin_s,
+        to_s=begin_s + len(laid) * COLUMN_S,
+        differs_s=tuple(
+            (begin_s + a * COLUMN_S, begin_s + b * COLUMN_S) for a, b in _differing(own, laid)
+        ),
+    )
+
+
+def _decide(p: float, agreement: float, sure: int, places: int) -> str:
+    """Say `same`, or `other` where a copy would surely have been found, or `unclear`."""
+    if p < FALSE_MATCH and agreement >= LEAST_AGREEMENT:
+        return "same"
+    expected = LOW_Z * math.sqrt(BITS * sure)
+    found = places * _tail(expected / SPREAD) < FALSE_MATCH
+    return "other" if found and (p >= FALSE_MATCH or agreement < OTHER_AGREEMENT) else "unclear"
+
+
+def _tail(z: float) -> float:
+    return math.erfc(z / math.sqrt(2)) / 2
+
+
+def _surely_kept(columns: int, of: int) -> int:
+    """Count the columns that a stretch so long has in common with a fingerprint, at least."""
+    if of <= WHOLE or columns >= of:
+        return min(columns, int(kept(of).sum()))
+    cycles, rest = divmod(columns, CYCLE)
+    return cycles * KEPT + max(0, rest - (CYCLE - KEPT))
+
+
+def _align(signs: Floats, there: Mask, heard: Floats, least: int) -> tuple[float, int, int]:
+    """Lay the heard on the signs at every step: the best z, its step, and how many there were.
+
+    At step o the first row that was heard lies o steps after the first column. At least so many
+    columns must take part.
+    """
+    columns, count = len(signs), -(-len(heard) // COLUMN_STEPS)
+    if min(columns, count) < least:
+        return 0.0, 0, 0
+    size = 1 << math.ceil(math.log2(columns + count))
+    padded = np.pad(heard, ((0, count * COLUMN_STEPS - len(heard)), (0, 0)))
+    pattern, mask = np.fft.rfft(signs.T, size), np.fft.rfft(there, size)
+    best, places = (-math.inf, 0), 0
+    for phase in range(COLUMN_STEPS):
+        rows = padded[phase::COLUMN_STEPS]
+        sums = _correlate(pattern, rows.T, size)
+        norms = _correlate(mask, np.square(rows).sum(axis=1), size)
+        over = _correlate(mask, np.ones(count), size)
+        # Where next to nothing was heard, the rounding of the FFT would look like a fit.
+        good = (over > least - 0.5) & (norms > 1e-3 * norms.max() + 1e-6)
+        places += int(good.sum())
+        z = np.where(good, sums / np.sqrt(np.maximum(norms, 1e-9)), -math.inf)
+        at = int(np.argmax(z))
+        column = at if at < columns else at - size
+        best = max(best, (float(z[at]), column * COLUMN_STEPS - phase))
+    return (*best, places)
+
+
+def _correlate(
+    spectrum: npt.NDArray[np.complex128], rows: npt.NDArray[np.floating], size: int
+) -> npt.NDArray[np.float64]:
+    product = spectrum * np.conj(np.fft.rfft(rows, size))
+    summed = product if product.ndim == 1 else product.sum(axis=0)
+    return np.fft.irfft(summed, size)
+
+
+def _differing(signs: Floats, laid: Floats) -> Iterator[tuple[int, int]]:
+    """Give the stretches, in columns of what was compared, in which nothing agrees."""
+    power = np.square(laid).sum(axis=1, dtype=np.float64) * (signs[:, 0] != 0)
+    sums = (signs * laid).sum(axis=1, dtype=np.float64)
+    usual = WINDOW * float(power.sum()) / max(1, int((power > 0).sum()))
+    begun = None
+    for first in range(0, len(laid) - WINDOW + 1, WINDOW):
+        window = slice(first, first + WINDOW)
+        energy = float(power[window].sum())
+        agrees = sums[window].sum() >= WINDOW_Z * math.sqrt(energy)
+        if energy > 0.3 * usual and not agrees:
+            begun = first if begun is None else begun
+        elif begun is not None:
+            yield begun, first
+            begun = None
+    if begun is not None:
+        yield begun, len(laid)

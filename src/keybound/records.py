@@ -1,0 +1,272 @@
+"""Records: what was embedded, when and in which recording, so that nobody can change it later.
+
+A record is canonical JSON with a MAC under a key derived from the party's key, and with a signature
+where others are to check it (`signing`). Knows keys and fingerprints: no audio, no networks, no
+registry. The format is specified in docs/spec.md.
+"""
+
+import base64
+import binascii
+import hmac
+import json
+import os
+import re
+import unicodedata
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from keybound import codes, seal, signing
+from keybound.errors import KeyBoundError, RecordError
+from keybound.fingerprint import Fingerprint
+from keybound.keys import FINGERPRINT_BYTES, Key
+
+VERSION = 1
+MAC_LABEL = "keybound-1/record"
+MAC_BYTES = 32
+SIGNED = b"keybound-1/record-signature\0"  # what a signature is for stands before what it signs
+FILE_MAX = 8 << 20  # a day's fingerprint is one megabyte
+TEXT_MAX = 100  # characters of a name
+NONCE_MAX = 1024  # bytes
+TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
+DAMAGED_HINT = "take the file as it was exported, byte by byte"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One embedding: what was marked for whom, and what the marked recording is."""
+
+    created: datetime
+    party: str
+    payload: int
+    bits: int
+    nonce: bytes
+    position: int | None  # of the seal; None for a recording without one
+    key: str  # the fingerprint of the key
+    detector: str  # which weights read the mark
+    samples: int  # of one channel of the marked recording
+    rate: int
+    sha256: str | None  # of the file that was written, where there is one
+    fingerprint: Fingerprint
+    version: int = VERSION
+
+    def __post_init__(self) -> None:
+        if self.version != VERSION:
+            raise RecordError(f"a record of version {self.version} cannot be read here")
+        if self.created.tzinfo is None:
+            raise RecordError("the time of a record has no time zone")
+        object.__setattr__(self, "created", self.created.astimezone(UTC))
+        codes.check_payload(self.payload, self.bits)
+        if self.position is not None:
+            seal.check_position(self.position)
+        for what, text in (("party", self.party), ("detector", self.detector)):
+            _check_text(what, text)
+        if len(self.nonce) > NONCE_MAX:
+            raise RecordError(f"the nonce of a record has more than {NONCE_MAX} bytes")
+        _check_hex("key", self.key, FINGERPRINT_BYTES)
+        if self.sha256 is not None:
+            _check_hex("file's hash", self.sha256, 32)
+        if not (0 <= self.samples < 1 << 53 and 0 < self.rate < 1 << 31):
+            raise RecordError("the length or the rate of a record is out of range")
+
+    def to_bytes(self) -> bytes:
+        """Give the canonical JSON: of one record there is exactly one."""
+        return _canonical(self._fields())
+
+    def _fields(self) -> dict[str, Any]:
+        return {
+            "bits": self.bits,
+            "columns": self.fingerprint.columns,
+            "created": _to_time(self.created),
+            "detector": self.detector,
+            "fingerprint": base64.b64encode(self.fingerprint.data).decode(),
+            "key": self.key,
+            "nonce": self.nonce.hex(),
+            "party": self.party,
+            "payload": f"{self.payload:0{(self.bits + 3) // 4}x}",
+            "position": self.position,
+            "rate": self.rate,
+            "samples": self.samples,
+            "sha256": self.sha256,
+            "version": self.version,
+        }
+
+
+@dataclass(frozen=True)
+class Stamped:
+    """A record with the MAC of its party and, where it is signed, a signature with its public key.
+
+    Nothing is checked yet by having one: `check` needs the party's key, `check_signature` the
+    public key of the signer.
+    """
+
+    record: Record
+    mac: bytes
+    public: bytes = b""
+    signature: bytes = b""
+
+    def check(self, key: Key) -> None:
+        """Refuse a record that this key did not stamp, or that was changed since."""
+        if not hmac.compare_digest(_mac(self.record, key), self.mac):
+            raise RecordError(
+                "the record was changed, or stamped with another key",
+                hint=f"it names key {self.record.key}",
+            )
+        if self.record.key != key.fingerprint:
+            raise RecordError(f"the record names key {self.record.key}, which did not stamp it")
+
+    def sign(self, with_key: signing.SigningKey) -> "Stamped":
+        """Add a signature, which can be checked without the party's key."""
+        return replace(self, public=with_key.public, signature=with_key.sign(self._signed()))
+
+    def check_signature(self, public: bytes) -> None:
+        """Refuse a record that the holder of this public key did not sign.
+
+        The public key must come from the signer, not from the record: anybody can sign with a key
+        of their own.
+        """
+        if not self.signature:
+            raise RecordError("the record is not signed")
+        if self.public != public:
+            raise RecordError(
+                "the record is signed by somebody else", hint=f"by {self.public.hex()}"
+            )
+        signing.check(public, self._signed(), self.signature)
+
+    def _signed(self) -> bytes:
+        return SIGNED + self.mac + self.record.to_bytes()
+
+    def to_bytes(self) -> bytes:
+        """Give the contents of the file that the record is exported as."""
+        whole = {"mac": self.mac.hex(), "record": self.record._fields()}
+        if self.signature:
+            whole |= {"public": self.public.hex(), "signature": self.signature.hex()}
+        return _canonical(whole) + b"\n"
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Export the record to a new file; one that exists is never replaced."""
+        _write_new(Path(path), self.to_bytes())
+
+
+def stamp(record: Record, key: Key) -> Stamped:
+    """Authenticate a record with the key that it names."""
+    if record.key != key.fingerprint:
+        raise RecordError(f"the record names key {record.key}, not {key.fingerprint}")
+    return Stamped(record, _mac(record, key))
+
+
+def read(path: str | os.PathLike[str]) -> Stamped:
+    """Read a record from a file that was exported."""
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(FILE_MAX + 1)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise RecordError(f"record {os.fspath(path)!r} cannot be read: {reason}") from error
+    return parse(data)
+
+
+def parse(data: bytes) -> Stamped:
+    """Read a record from the contents of an exported file. Only the canonical form is accepted."""
+    try:
+        if len(data) > FILE_MAX:
+            raise ValueError("too large")
+        stamped = _stamped(json.loads(data.decode()))
+        if stamped.to_bytes() != data:  # which also refuses unknown fields
+            raise ValueError("not the canonical form")
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        RecursionError,
+        KeyBoundError,
+    ) as error:
+        reason = error.message if isinstance(error, KeyBoundError) else None
+        message = "this is not a record, or it is damaged"
+        raise RecordError(
+            f"{message}: {reason}" if reason else message, hint=DAMAGED_HINT
+        ) from None
+    return stamped
+
+
+def _stamped(whole: dict[str, Any]) -> Stamped:
+    fields = whole["record"]
+    signature = bytes.fromhex(whole.get("signature", ""))
+    public = bytes.fromhex(whole.get("public", ""))
+    mac = bytes.fromhex(whole["mac"])
+    signed = (len(public), len(signature)) == (signing.PUBLIC_BYTES, signing.SIGNATURE_BYTES)
+    if len(mac) != MAC_BYTES or not (signed or not public + signature):
+        raise ValueError("other lengths")
+    numbers = [fields[name] for name in ("bits", "columns", "rate", "samples", "version")]
+    # True is 1 to Python and another word in JSON, which would come back as it was.
+    if any(type(number) is not int for number in numbers):
+        raise TypeError("no number")
+    if type(fields["position"]) not in (int, type(None)):
+        raise TypeError("no position")
+    return Stamped(_record(fields), mac, public, signature)
+
+
+def _record(fields: dict[str, Any]) -> Record:
+    try:
+        data = base64.b64decode(fields["fingerprint"], validate=True)
+    except binascii.Error as error:
+        raise ValueError("no fingerprint") from error
+    return Record(
+        created=datetime.strptime(fields["created"], TIME).replace(tzinfo=UTC),
+        party=fields["party"],
+        payload=int(fields["payload"], 16),
+        bits=fields["bits"],
+        nonce=bytes.fromhex(fields["nonce"]),
+        position=fields["position"],
+        key=fields["key"],
+        detector=fields["detector"],
+        samples=fields["samples"],
+        rate=fields["rate"],
+        sha256=fields["sha256"],
+        fingerprint=Fingerprint(fields["columns"], data),
+        version=fields["version"],
+    )
+
+
+def _canonical(value: dict[str, Any]) -> bytes:
+    """Write JSON as RFC 8785 does, for objects whose numbers are all integers below 2^53."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _mac(record: Record, key: Key) -> bytes:
+    return hmac.digest(key.derive(MAC_LABEL, MAC_BYTES), record.to_bytes(), "sha256")
+
+
+def _to_time(moment: datetime) -> str:
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")  # strftime cuts years
+
+
+def _check_text(what: str, text: str) -> None:
+    good = 0 < len(text) <= TEXT_MAX and text.isprintable() and text == text.strip()
+    if not (good and unicodedata.is_normalized("NFC", text)):
+        rule = f"1 to {TEXT_MAX} printable characters in form NFC, without spaces at their ends"
+        raise RecordError(f"the {what} of a record is not a name", hint=rule)
+
+
+def _check_hex(what: str, text: str, length: int) -> None:
+    if not re.fullmatch(rf"[0-9a-f]{{{2 * length}}}", text):
+        raise RecordError(f"the {what} of a record is not {2 * length} hex digits")
+
+
+def _write_new(path: Path, data: bytes) -> None:
+    try:
+        with path.open("xb") as file:
+            try:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            except BaseException:
+                path.unlink(missing_ok=True)  # half a record must not lie where one is expected
+                raise
+    except FileExistsError:
+        raise RecordError(f"{os.fspath(path)!r} exists", hint="choose another name") from None
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise RecordError(f"record {os.fspath(path)!r} cannot be written: {reason}") from error

@@ -1,0 +1,282 @@
+"""Records of embeddings: their form, their MAC, their signature."""
+
+import hmac
+import itertools
+import json
+import stat
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from keybound import records, signing
+from keybound.errors import KeyBoundError, KeyFileError, RecordError
+from keybound.fingerprint import Fingerprint
+from keybound.keys import Key
+from keybound.records import Record
+from keybound.signing import SigningKey
+
+KEY = Key(bytes(range(32)))
+SIGNER = SigningKey(bytes(range(32, 64)))
+few = settings(max_examples=40, deadline=None)
+RECORD = Record(
+    created=datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC),
+    party="alice",
+    payload=0x5EED,
+    bits=16,
+    nonce=b"clip-1",
+    position=7,
+    key=KEY.fingerprint,
+    detector="keybound 0.1.0",
+    samples=4800,
+    rate=48000,
+    sha256="ab" * 32,
+    fingerprint=Fingerprint(3, bytes(range(6))),
+)
+CANONICAL = (
+    b'{"bits":16,"columns":3,"created":"2026-03-01T12:00:00.123456Z",'
+    b'"detector":"keybound 0.1.0","fingerprint":"AAECAwQF","key":"f4e5d0c58e1d1d66",'
+    b'"nonce":"636c69702d31","party":"alice","payload":"5eed","position":7,"rate":48000,'
+    b'"samples":4800,"sha256":"' + b"ab" * 32 + b'","version":1}'
+)
+MAC = "71e0f576fe9e112efbce512e31c458727211b80a9d578b975ac3f92657392b51"
+PUBLIC = "29acbae141bccaf0b22e1a94d34d0bc7361e526d0bfe12c89794bc9322966dd7"
+SIGNATURE = (
+    "e92951dc2e63ca7166a25c548fd02b10b1d948e763c47dd3ded8938867815bb5"
+    "02e26df61f00094c5add7f6b5f6e258b2e7caa3a775c6bb91b63e06751611807"
+)
+
+names = st.text(
+    st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=20
+).filter(lambda text: text.isprintable())
+
+
+@st.composite
+def some(draw: st.DrawFn) -> Record:
+    bits = draw(st.integers(1, 256))
+    columns = draw(st.integers(0, 40))
+    try:
+        return Record(
+            created=draw(st.datetimes(timezones=st.just(UTC))),
+            party=draw(names),
+            payload=draw(st.integers(0, 2**bits - 1)),
+            bits=bits,
+            nonce=draw(st.binary(max_size=30)),
+            position=draw(st.none() | st.integers(0, 2**32 - 1)),
+            key=KEY.fingerprint,
+            detector=draw(names),
+            samples=draw(st.integers(0, 2**53 - 1)),
+            rate=draw(st.integers(1, 192_000)),
+            sha256=draw(st.none() | st.binary(min_size=32, max_size=32).map(bytes.hex)),
+            fingerprint=Fingerprint(
+                columns, draw(st.binary(min_size=2 * columns, max_size=2 * columns))
+            ),
+        )
+    except RecordError:
+        assume(False)  # a name that is not in form NFC
+        raise
+
+
+# The form
+
+
+def test_known_answers() -> None:
+    assert RECORD.to_bytes() == CANONICAL
+    assert records.stamp(RECORD, KEY).mac.hex() == MAC
+
+
+def test_mac_by_hand() -> None:
+    info = (17).to_bytes(4, "big") + b"keybound-1/record" + (0).to_bytes(4, "big")
+    key = hmac.new(KEY.secret, info + b"\x01", "sha256").digest()
+    assert hmac.new(key, CANONICAL, "sha256").hexdigest() == MAC
+
+
+@few
+@given(some())
+def test_what_is_written_is_read(record: Record) -> None:
+    stamped = records.stamp(record, KEY)
+    again = records.parse(stamped.to_bytes())
+    assert again == stamped
+    assert again.record.to_bytes() == record.to_bytes()
+    again.check(KEY)
+
+
+@few
+@given(some())
+def test_the_form_does_not_depend_on_who_writes_json(record: Record) -> None:
+    loaded = json.loads(record.to_bytes())
+    shuffled = dict(sorted(loaded.items(), reverse=True))
+    assert records._canonical(shuffled) == record.to_bytes()
+
+
+@few
+@given(some(), st.data())
+def test_any_changed_byte_is_refused(record: Record, data: st.DataObject) -> None:
+    whole = bytearray(records.stamp(record, KEY).to_bytes())
+    at = data.draw(st.integers(0, len(whole) - 1))
+    whole[at] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(RecordError):
+        records.parse(bytes(whole)).check(KEY)
+
+
+def test_every_byte_of_one_record_is_guarded() -> None:
+    whole = records.stamp(RECORD, KEY).to_bytes()
+    for at, bit in itertools.product(range(len(whole)), range(8)):
+        changed = whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :]
+        with pytest.raises(RecordError):
+            records.parse(changed).check(KEY)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace(b'"bits":16', b'"bits":16.0'),
+        lambda text: text.replace(b'"version":1', b'"version":true'),
+        lambda text: text.replace(b'"version":1', b'"version":2'),
+        lambda text: text.replace(b'"payload":"5eed"', b'"payload":"5EED"'),
+        lambda text: text.replace(b'"payload":"5eed"', b'"payload":"15eed"'),
+        lambda text: text.replace(b'"party":"alice"', b'"party":["a"]'),
+        lambda text: text.replace(b'"party":"alice",', b""),
+        lambda text: text.replace(b'"rate"', b'"more":1,"rate"'),
+        lambda text: text.replace(b'"rate":48000', b'"rate":48000,"rate":48000'),
+        lambda text: text.replace(b'"columns":3', b'"columns":4'),
+        lambda text: text.replace(b".123456Z", b".123Z"),
+        lambda text: text.replace(b":", b": "),
+        lambda text: text.rstrip(),
+        lambda text: text[:-2],
+        lambda _: b"",
+        lambda _: b"[" * 100_000,
+        lambda _: b"\xff\xfe",
+        lambda _: b"[]",
+        lambda _: b'{"record":3}',
+    ],
+)
+def test_other_forms_are_refused(change: Any) -> None:
+    with pytest.raises(RecordError, match="not a record"):
+        records.parse(change(records.stamp(RECORD, KEY).to_bytes()))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"party": ""},
+        {"party": "e\u0301"},
+        {"party": "a\nb"},
+        {"detector": " x"},
+        {"payload": 1 << 16},
+        {"position": 1 << 32},
+        {"key": "F4E5D0C58E1D1D66"},
+        {"sha256": "ab"},
+        {"samples": -1},
+        {"rate": 0},
+        {"nonce": bytes(2000)},
+        {"created": datetime(2026, 1, 1)},
+        {"version": 2},
+    ],
+)
+def test_what_no_record_holds(change: dict[str, Any]) -> None:
+    with pytest.raises(KeyBoundError):
+        replace(RECORD, **change)
+
+
+def test_times_are_of_one_zone() -> None:
+    there = RECORD.created.astimezone(timezone(timedelta(hours=5)))
+    assert replace(RECORD, created=there).to_bytes() == CANONICAL
+
+
+# The MAC
+
+
+def test_another_key_is_refused() -> None:
+    other = Key(bytes(32))
+    stamped = records.stamp(RECORD, KEY)
+    with pytest.raises(RecordError, match="changed, or stamped with another key"):
+        stamped.check(other)
+    with pytest.raises(RecordError, match="names key"):
+        records.stamp(RECORD, other)
+    with pytest.raises(RecordError, match="did not stamp"):
+        records.Stamped(RECORD, records._mac(RECORD, other)).check(other)
+
+
+def test_files(tmp_path: Path) -> None:
+    stamped = records.stamp(RECORD, KEY)
+    stamped.write(tmp_path / "one.kbr")
+    assert records.read(tmp_path / "one.kbr") == stamped
+    with pytest.raises(RecordError, match="exists"):
+        stamped.write(tmp_path / "one.kbr")
+    with pytest.raises(RecordError, match="cannot be read"):
+        records.read(tmp_path / "two.kbr")
+    with pytest.raises(RecordError, match="cannot be written"):
+        stamped.write(tmp_path / "no" / "one.kbr")
+
+
+# Signatures
+
+
+def test_signature_known_answers() -> None:
+    pytest.importorskip("cryptography")
+    signed = records.stamp(RECORD, KEY).sign(SIGNER)
+    assert (signed.public.hex(), signed.signature.hex()) == (PUBLIC, SIGNATURE)
+    signing.check(signed.public, records.SIGNED + signed.mac + CANONICAL, signed.signature)
+
+
+def test_a_signature_is_checked_without_the_key(tmp_path: Path) -> None:
+    pytest.importorskip("cryptography")
+    records.stamp(RECORD, KEY).sign(SIGNER).write(tmp_path / "signed.kbr")
+    signed = records.read(tmp_path / "signed.kbr")
+    signed.check_signature(SIGNER.public)
+    signed.check(KEY)
+    forged = replace(signed, record=replace(RECORD, party="mallory"))
+    for wrong in (forged, replace(signed, mac=bytes(32)), replace(signed, signature=bytes(64))):
+        with pytest.raises(RecordError, match="does not hold"):
+            wrong.check_signature(SIGNER.public)
+    with pytest.raises(RecordError, match="somebody else"):
+        signed.check_signature(SigningKey.generate().public)
+    with pytest.raises(RecordError, match="not signed"):
+        records.stamp(RECORD, KEY).check_signature(SIGNER.public)
+
+
+def test_any_changed_byte_of_a_signed_record_is_refused_without_the_key() -> None:
+    pytest.importorskip("cryptography")
+    whole = records.stamp(RECORD, KEY).sign(SIGNER).to_bytes()
+    for at in range(len(whole)):
+        changed = whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
+        with pytest.raises(RecordError):
+            records.parse(changed).check_signature(SIGNER.public)
+
+
+def test_without_the_package_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("cryptography")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    with pytest.raises(RecordError, match="need the package cryptography") as caught:
+        records.stamp(RECORD, KEY).sign(SIGNER)
+    assert caught.value.hint == "pip install keybound[sign]"
+
+
+def test_signing_key_file(tmp_path: Path) -> None:
+    path = tmp_path / "my.sign"
+    SIGNER.write(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert SigningKey.read(path).seed == SIGNER.seed
+    assert repr(SIGNER) == "SigningKey()"
+    with pytest.raises(KeyFileError, match="already exists"):
+        SIGNER.write(path)
+    line = path.read_text().splitlines()[1]
+    for wrong in ("", line[:-1], line + "0", f"{line}\n{line}", line.replace("-1:", "-2:")):
+        with pytest.raises(KeyFileError, match="not a signing key"):
+            SigningKey.parse(wrong)
+    with pytest.raises(KeyFileError, match="checksum"):
+        SigningKey.parse(line[:-1] + ("0" if line[-1] != "0" else "1"))
+    with pytest.raises(KeyFileError, match="no such file"):
+        SigningKey.read(tmp_path / "absent")
+    KEY.write(tmp_path / "my.key")
+    with pytest.raises(KeyFileError, match="not a signing key"):
+        SigningKey.read(tmp_path / "my.key")
+    with pytest.raises(KeyFileError, match="32 bytes"):
+        SigningKey(b"short")
