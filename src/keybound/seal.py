@@ -41,7 +41,9 @@ USUAL = 256  # positions that are looked through where none is known
 PAGE = 256  # columns that one call of the stream gives
 POWER_FLOOR = 1e-9  # of a bin: some 15 dB under the noise of 16-bit samples
 
-STRENGTH_DB = 0.75
+# How far a tile moves at most, by the frequency under which it lies. Measures of quality mind the
+# lowest bands most, where a band of hearing holds no more than a tile or two.
+STRENGTHS_DB = ((500, 0.075), (1000, 0.375), (2000, 0.675), (4200, 1.05), (8000, 1.8))
 LEAST = 0.2  # of the strength that every tile gets
 MIDDLE, WIDTH = -0.5, 1.0  # contrast, in units of its scale and towards the sign, that gets most
 TILT = 0.35  # loud tiles get so much more, silent ones so much less
@@ -52,6 +54,13 @@ VIEWS = ((0.25, 10.0), (1.0, 30.0))
 CONTRAST_STEPS, EDGE_STEPS = 3000, 16
 AHEAD = 5  # blocks after a block that can change its carrier
 
+_STRENGTH = np.array(  # of each band in dB
+    [
+        next(db for limit, db in STRENGTHS_DB if hz < limit)
+        for hz in 12.5 * (EDGES[1:] + EDGES[:-1])
+    ],
+    np.float32,
+)
 _WINDOW = np.sqrt(0.5 - 0.5 * np.cos(2 * np.pi * np.arange(WINDOW) / WINDOW)).astype(np.float32)
 # How a level differs from what its neighbours foretell: the middle row of the inverse covariance
 # of levels in read speech, 2 frames and 2 bands to either side. One quadrant, the centre first.
@@ -98,7 +107,7 @@ def place(position: int | None, *, wanted: bool) -> int | None:
     return None
 
 
-def embedder(key: Key, code: Bits, position: int, strength_db: float = STRENGTH_DB) -> Feeder:
+def embedder(key: Key, code: Bits, position: int) -> Feeder:
     """Take 16 kHz mono samples of a host as they come; give what the seal adds to them."""
     check_position(position)
     done = 0  # blocks
@@ -119,7 +128,7 @@ def embedder(key: Key, code: Bits, position: int, strength_db: float = STRENGTH_
         begin = int(columns[inside][0])
         drawn = signs(key, code, position, begin, int(columns[-1]) - begin + 1)
         pattern[inside] = drawn[columns[inside] - begin]
-        gains = strength_db * pattern * _share(spectrum, pattern, frames)
+        gains = _STRENGTH * pattern * _share(spectrum, pattern, frames)
         due = slice(PAST - 1, PAST + count)  # frames done to done + count
         change = np.zeros((count + 1, BINS), np.float32)
         ratio = np.expm1(gains[due] * np.float32(np.log(10) / 20))

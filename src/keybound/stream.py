@@ -6,6 +6,7 @@ were. Nothing is learnt from the recording as a whole, so nothing waits for its 
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,11 @@ from keybound import audio, codes
 from keybound import seal as seals
 from keybound.blocks import Floats, Sum
 from keybound.engine import Engine, shipped
-from keybound.errors import AudioError
+from keybound.errors import AudioError, CodeError
 from keybound.evidence import Detection, Levels, weigh
 from keybound.keys import Key
 from keybound.resampler import Resampler
+from keybound.rolling import Roll
 
 SHORTEST_S = 0.1  # under this there is nothing to judge
 
@@ -28,8 +30,9 @@ class StreamEmbedder:
 
     `latency_s` is at most 0.2: when n samples have gone in, all but the last `latency` have come
     out. Shape and type are those of what is pushed, (frames,) or (frames, channels). `position` is
-    the seal's in the key's stream, another for each recording: a fresh one unless it is given. Give
-    the `engine` of a `Watermarker` to use its weights.
+    the seal's in the key's stream, another for each recording: a fresh one unless it is given. With
+    `rolling` the code follows that stream from second to second. Give the `engine` of a
+    `Watermarker` to use its weights.
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class StreamEmbedder:
         nonce: bytes = b"",
         position: int | None = None,
         seal: bool = True,
+        rolling: bool = False,
         channels: int = 1,
         engine: Engine | None = None,
     ) -> None:
@@ -51,8 +55,14 @@ class StreamEmbedder:
         self._down = Resampler(sample_rate, card.rate, channels)
         self.position = seals.place(position, wanted=seal)  # None: not sealed
         self._feeders = []
+        if rolling and self.position is None:
+            raise CodeError("a rolling code needs a position", hint="seal it")
         for _ in range(channels):
-            layers = [engine.embedder(code)]
+            if rolling and self.position is not None:
+                roll = Roll(key, payload, card.bits, nonce, self.position)
+                layers = [engine.embedder(partial(roll.of_blocks, block_s=card.hop / card.rate))]
+            else:
+                layers = [engine.embedder(code)]
             if self.position is not None:
                 layers.append(seals.embedder(key, code, self.position))
             self._feeders.append(Sum(layers))

@@ -18,7 +18,8 @@ from keybound.engine import Engine
 from keybound.errors import KeyBoundError
 from keybound.evidence import Detection, Levels
 from keybound.keys import Key
-from keybound.search import NOTHING, Places, find
+from keybound.rolling import Roll, find_roll, read_along
+from keybound.search import NOTHING, Places, Sealed, find
 from keybound.stream import SHORTEST_S, StreamDetector, StreamEmbedder, as_given, too_short
 from keybound.verdict import Verdict
 
@@ -56,6 +57,7 @@ class Watermarker:
         nonce: bytes = b"",
         position: int | None = None,
         seal: bool = True,
+        rolling: bool = False,
         check: bool = True,
     ) -> npt.NDArray[Any]:
         """Give the samples with a mark: same shape, rate and type, the host untouched beneath it.
@@ -63,15 +65,21 @@ class Watermarker:
         The mark is made at 16 kHz and only it is resampled, so the host keeps its bandwidth. Each
         channel is marked by itself, with one code. `position` is the seal's in the key's stream:
         give each recording its own, so that no two share a pattern. Without one a fresh one of the
-        256 that `verify` looks through is drawn; `mark` tells which. With `check` a mark that
-        cannot be read back raises a `MarkWarning`: silence, or a sound too short or too unlike
-        speech.
+        256 that `verify` looks through is drawn; `mark` tells which. With `rolling` the code
+        follows that stream from second to second, so that what is left of the mark is sealed
+        evidence too; a piece cut from such a recording takes some three seconds to read. With
+        `check` a mark that cannot be read back raises a `MarkWarning`: silence, or a sound too
+        short or too unlike speech.
         """
         secret: Any = {"key": key, "payload": payload, "nonce": nonce}
-        made = self.mark(samples, sample_rate, **secret, position=position, seal=seal)
+        how: Any = {"position": position, "seal": seal, "rolling": rolling}
+        made = self.mark(samples, sample_rate, **secret, **how)
         if check:
-            found = self.detect(made.samples, sample_rate)
-            if not self.judge(found, **secret).verified:
+            found = self.detect(made.samples, sample_rate, levels=rolling)
+            places = (
+                Places((made.position,), 0.0) if rolling and made.position is not None else None
+            )
+            if not self.judge(found, **secret, places=places).verified:
                 host = audio.check(samples, sample_rate)
                 why = why_unreadable(float(np.mean(np.square(host))), len(host) / sample_rate)
                 warnings.warn(f"the mark cannot be read back: {why}", MarkWarning, stacklevel=2)
@@ -87,6 +95,7 @@ class Watermarker:
         nonce: bytes = b"",
         position: int | None = None,
         seal: bool = True,
+        rolling: bool = False,
     ) -> Marked:
         """Mark as `embed` does, without reading it back; give the seal's position too."""
         host = audio.check(samples, sample_rate)  # (frames, channels)
@@ -100,6 +109,7 @@ class Watermarker:
             nonce=nonce,
             position=position,
             seal=seal,
+            rolling=rolling,
             channels=host.shape[1],
         )
         *blocks, last = _blocks(host, sample_rate)
@@ -117,6 +127,7 @@ class Watermarker:
         nonce: bytes = b"",
         position: int | None = None,
         seal: bool = True,
+        rolling: bool = False,
         channels: int = 1,
     ) -> StreamEmbedder:
         """Begin to mark a stream with these weights."""
@@ -127,6 +138,7 @@ class Watermarker:
             nonce=nonce,
             position=position,
             seal=seal,
+            rolling=rolling,
             channels=channels,
             engine=self.engine,
         )
@@ -171,8 +183,15 @@ class Watermarker:
         places = places or Places()
         return self.judge(found, key=key, payload=payload, nonce=nonce, rho=rho, places=places)
 
-    def decode(self, found: Detection, *, key: Key, nonce: bytes = b"") -> int:
-        """Read the payload of a detection with a key. A wrong key reads a random number."""
+    def decode(
+        self, found: Detection, *, key: Key, nonce: bytes = b"", position: int | None = None
+    ) -> int:
+        """Read the payload of a detection with a key. A wrong key reads a random number.
+
+        Give the position of a recording whose code rolls; it must not have been cut at its start.
+        """
+        if position is not None:
+            return codes.from_bits(read_along(found, key, nonce, position, 0.0))
         return codes.from_bits(codes.decode(found.code_logits, key, nonce))
 
     def judge(
@@ -190,15 +209,21 @@ class Watermarker:
 
         Every mark that was found is tried, and the nearest counts. One key tried on several marks
         is one chance for each of them at most; parties have keys of their own. The seal is looked
-        for in the `places` given, and nowhere if none are; the detection must hold its levels.
+        for in the `places` given, and nowhere if none are; the detection must hold its levels. A
+        rolling code is read where the seal holds, and from the start of a single position.
         """
         bits, rho = self.card.bits, self.card.rho if rho is None else rho
-        marks = max(1, len(found.marks))
+        known = len(places.positions) == 1 if places else False
+        marks = max(1, len(found.marks)) + known
         bound = codes.corrected(min(1.0, marks * codes.bound(bits, rho)), tries)
-        registered = codes.to_bits(payload, bits)
-        code = codes.encode(payload, key, bits, nonce)
         read = [mark.code_logits for mark in found.marks] or [found.code_logits]
-        distance = min(codes.distance(codes.decode(one, key, nonce), registered) for one in read)
+        payloads = [codes.decode(one, key, nonce) for one in read]
+        seal = NOTHING
+        if places is not None:
+            seal, begins = self._seek(found, key, payload, nonce, places, tries)
+            payloads += [read_along(found, key, nonce, *place) for place in begins]
+        registered = codes.to_bits(payload, bits)
+        distance = min(codes.distance(one, registered) for one in payloads)
         return Verdict(
             verified=found.present and distance <= rho,
             present=found.present,
@@ -211,8 +236,20 @@ class Watermarker:
             tries=tries,
             marks=marks,
             spans=found.spans,
-            seal=NOTHING if places is None else find(_levels(found), key, code, places, tries),
+            seal=seal,
         )
+
+    def _seek(
+        self, found: Detection, key: Key, payload: int, nonce: bytes, places: Places, tries: int
+    ) -> tuple[Sealed, list[tuple[int, float]]]:
+        """Look for both layers of a seal; give the surer, and where the code may roll from."""
+        bits = self.card.bits
+        code = codes.encode(payload, key, bits, nonce)
+        laid = find(_levels(found), key, code, places, 2 * tries)
+        rolled = find_roll(found, Roll(key, payload, bits, nonce), places, 2 * tries)
+        begins = [(one.position, one.start_s) for one in (laid, rolled) if one.holds]
+        begins += [(position, 0.0) for position in places.positions if len(places.positions) == 1]
+        return min(laid, rolled, key=lambda one: one.p), begins
 
 
 def _levels(found: Detection) -> Levels:
@@ -251,11 +288,11 @@ def embed(
     nonce: bytes = b"",
     position: int | None = None,
     seal: bool = True,
+    rolling: bool = False,
 ) -> npt.NDArray[Any]:
     """Mark samples with the shipped model: see `Watermarker.embed`."""
-    return _shipped().embed(
-        samples, sample_rate, key=key, payload=payload, nonce=nonce, position=position, seal=seal
-    )
+    how: Any = {"position": position, "seal": seal, "rolling": rolling}
+    return _shipped().embed(samples, sample_rate, key=key, payload=payload, nonce=nonce, **how)
 
 
 def detect(samples: npt.ArrayLike, sample_rate: int) -> Detection:

@@ -1,0 +1,173 @@
+"""The rolling code: each second of a recording carries a code of its own from the key's stream.
+
+A fixed code says the same all the time: whoever learns it once can write it. One that rolls cannot
+be foretold without the key, and what agrees with it second after second is sealed evidence that
+lives as long as the learned mark does, through neural codecs, vocoders and noise. Knows the frames
+of a detection and keys: no audio, no networks. Derivations are in docs/spec.md.
+"""
+
+import hashlib
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
+
+from keybound import codes
+from keybound.codes import Bits
+from keybound.evidence import Detection
+from keybound.keys import Key
+from keybound.seal import check_position
+from keybound.search import NOTHING, Places, Sealed, tail
+
+Floats = npt.NDArray[np.float32]
+Doubles = npt.NDArray[np.float64]
+
+LABEL = "keybound-1/roll"
+SEED_BYTES = 32
+PAGE = 256  # seconds that one call of the stream gives
+GRID_S = 0.1  # between the places that are looked at
+NEAR = 2  # of those, by which a recording may begin early or late and still count as uncut
+PART = 60  # seconds of a long recording that are searched; what is found is judged whole
+BATCH = 2048  # starts that are looked at together
+LIMIT = 1e-3  # presence this near to 0 or 1 is as sure as it gets
+
+
+def masks(key: Key, bits: int, nonce: bytes, position: int, first: int, count: int) -> Bits:
+    """Give the masks of the seconds `first` to `first + count`: (count, bits) of 0 and 1.
+
+    Key, position and nonce give a seed, and the seed and the page's number 256 masks by SHAKE-256.
+    """
+    seed = key.derive(LABEL, SEED_BYTES, check_position(position).to_bytes(4, "big") + nonce)
+    size = -(-bits // 8)
+    pages = range(first // PAGE, -(-(first + count) // PAGE))
+    data = b"".join(
+        hashlib.shake_256(seed + page.to_bytes(4, "big")).digest(PAGE * size) for page in pages
+    )
+    drawn = np.unpackbits(np.frombuffer(data, np.uint8).reshape(-1, size), axis=1)[:, :bits]
+    start = first - pages.start * PAGE
+    return drawn[start : start + count]
+
+
+@dataclass(frozen=True)
+class Roll:
+    """The codes of one recording: what a payload is in each second."""
+
+    key: Key
+    payload: int
+    bits: int
+    nonce: bytes = b""
+    position: int = 0
+
+    def codes(self, first: int, count: int) -> Bits:
+        """Give the codes of some seconds: (count, bits)."""
+        own = codes.to_bits(self.payload, self.bits)
+        return own ^ masks(self.key, self.bits, self.nonce, self.position, first, count)
+
+    def of_blocks(self, blocks: npt.NDArray[np.int64], block_s: float) -> Bits:
+        """Give the code of each block of sound: (blocks, bits)."""
+        seconds = np.maximum(0, np.floor((blocks + 0.5) * block_s)).astype(np.int64)
+        first = int(seconds.min())
+        own: Bits = self.codes(first, int(seconds.max()) - first + 1)[seconds - first]
+        return own
+
+
+class Heard:
+    """What a detection says of the bits, summed up so that any second of it is quickly read."""
+
+    def __init__(self, found: Detection) -> None:
+        chance = np.clip(found.frame_presence.astype(np.float64), LIMIT, 1 - LIMIT)
+        weight = (chance / (1 - chance))[:, None]
+        weight /= weight.max()
+        self.step = max(1, round(GRID_S / found.frame_s))  # frames
+        self.second = round(1 / found.frame_s)
+        zero = np.zeros((1, 1))
+        self.weights = np.concatenate([zero, np.cumsum(weight, axis=0)])
+        rows = np.cumsum(weight * found.frame_logits, axis=0)
+        self.sums = np.concatenate([np.zeros((1, rows.shape[1])), rows])
+
+    def seconds(self, lead: int) -> tuple[Doubles, Doubles]:
+        """Read the seconds of a recording that begins `lead` frames into one.
+
+        Gives how surely each bit is set, from -1 to 1, and the sums behind it: (seconds, bits).
+        """
+        frames = len(self.sums) - 1
+        edges = np.arange(-lead, frames + self.second, self.second).clip(0, frames)
+        weight = np.diff(self.weights[edges], axis=0)
+        sums = np.diff(self.sums[edges], axis=0)
+        share = np.diff(edges)[:, None] / self.second
+        return share * np.tanh(sums / np.maximum(weight, 1e-9)), sums
+
+
+def find_roll(found: Detection, roll: Roll, places: Places, tries: int = 1) -> Sealed:
+    """Find where the codes of a roll, at any of the positions, fit a detection best.
+
+    Half of the chance that the p-value allows for is kept for recordings that nobody cut: there
+    are few places for those.
+    """
+    heard, reach = Heard(found), math.ceil(places.reach_s)
+    leads = range(0, heard.second, heard.step)
+    uncut = range(-NEAR * heard.step, NEAR * heard.step + 1, heard.step)
+    read = {lead: heard.seconds(lead)[0] for lead in {*leads, *uncut}}
+    before = max(map(len, read.values()))  # seconds that may lie before the roll
+    part = _Part([read[lead] for lead in leads], before)
+    best = NOTHING
+    for position in places.positions:
+        own = replace(roll, position=position).codes(0, before + reach)
+        signs = np.pad(2 * own.astype(np.float32) - 1, ((before, 0), (0, 0)))
+        begun = [(lead, before) for lead in uncut]
+        cut = zip(leads, part.starts(signs), strict=True)
+        for pairs, tried in ((begun, len(begun)), (cut, len(leads) * (before + reach + 1))):
+            z, lead, at = max((_fit(read[lead], signs[at:]), lead, at) for lead, at in pairs)
+            count = 2 * tries * tried * len(places.positions)
+            start_s = at - before + lead * found.frame_s
+            one = Sealed(tail(z, count), z, position, start_s, 1.0, count, "code")
+            best = min(best, one, key=lambda sealed: sealed.p)
+    return best
+
+
+class _Part:
+    """The busiest part of a recording, in which a roll is searched for, at each of the leads."""
+
+    def __init__(self, read: list[Doubles], before: int) -> None:
+        size = min(PART, *map(len, read))
+        power = np.concatenate([[0.0], np.cumsum(np.square(read[0]).sum(axis=1))])
+        self.first = int(np.argmax(power[size:] - power[:-size]))
+        parts = np.stack([one[self.first : self.first + size] for one in read]).astype(np.float32)
+        self.flat = parts.transpose(0, 2, 1).reshape(len(read), -1).T  # (bits * size, leads)
+        own = np.square(parts).sum(axis=2)[:, ::-1].cumsum(axis=1)[:, ::-1].T  # from each on
+        self.behind = np.concatenate([own, np.zeros_like(own[:1])])  # (size + 1, leads)
+        self.before, self.length, self.size = before, max(map(len, read)), size
+
+    def starts(self, signs: Floats) -> list[int]:
+        """Find, for each lead, the row of signs with which the recording begins."""
+        rows = sliding_window_view(signs[self.first :], self.size, axis=0)
+        rows = rows[: len(signs) - self.length + 1]
+        fits = np.concatenate(
+            [
+                rows[i : i + BATCH].reshape(-1, len(self.flat)) @ self.flat
+                for i in range(0, len(rows), BATCH)
+            ]
+        )  # (starts, leads)
+        # Before the roll there are no signs: only what lies behind its beginning counts.
+        silent = np.clip(self.before - self.first - np.arange(len(rows)), 0, self.size)
+        return [int(i) for i in np.argmax(fits / np.sqrt(self.behind[silent] + 1e-9), axis=0)]
+
+
+def _fit(read: Doubles, signs: Floats) -> float:
+    """Give z of a whole recording whose seconds these are."""
+    laid = signs[: len(read)]
+    norm = math.sqrt(float(np.square(read * laid).sum()))
+    return float((read * laid).sum()) / norm if norm > 0 else 0.0
+
+
+def read_along(found: Detection, key: Key, nonce: bytes, position: int, start_s: float) -> Bits:
+    """Read the payload of a recording that begins at a place of a roll: (bits,)."""
+    bits = found.frame_logits.shape[1]
+    start = math.floor(start_s + 1e-6)
+    sums = Heard(found).seconds(round((start_s - start) / found.frame_s))[1]
+    sums, start = sums[max(0, -start) :], max(0, start)  # what lies before the roll says nothing
+    signs = 1.0 - 2.0 * masks(key, bits, nonce, position, start, len(sums))
+    read: Bits = ((sums * signs).sum(axis=0) > 0).astype(np.uint8)
+    return read
