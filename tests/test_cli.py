@@ -370,6 +370,15 @@ def test_a_seal_is_found_at_another_speed(run: Run, key: Path, host: Path) -> No
     assert run("verify", "fast.wav", *sealed, "--speed", "3").code == 0
 
 
+def test_a_rolling_code_is_seen_by_verify(run: Run, refused: Run, key: Path, host: Path) -> None:
+    whose = ("--key", key, "--payload", "0x5eed")
+    assert run("embed", host, "out.wav", *whose, "--rolling", "--position", "7").code == 0
+    known = run("verify", "out.wav", *whose, "--position", "7", "--json")
+    assert (known.code, known.json["grade"], known.json["distance"]) == (0, "sealed", 0)
+    both = refused("embed", host, "two.wav", *whose, "--rolling", "--no-seal")
+    assert "--no-seal leaves nothing" in both.err
+
+
 def test_verdicts_for_machines(run: Run, key: Path, host: Path) -> None:
     whose = ("--key", key, "--payload", PAYLOAD, "--json")
     made = run("embed", host, "out.wav", *whose).json
@@ -378,7 +387,7 @@ def test_verdicts_for_machines(run: Run, key: Path, host: Path) -> None:
     right = run("verify", "out.wav", *whose)
     assert right.code == 0
     verdict = right.json
-    searched = ("output", "clipped", "position", "seal", "words")  # more was searched for
+    searched = ("output", "clipped", "position", "seal", "words", "marks", "bound")  # for more
     alike = {k: v for k, v in made.items() if k not in searched}
     assert alike == {k: v for k, v in verdict.items() if k not in searched}
     assert made["position"] == made["seal"]["position"] == verdict["seal"]["position"]

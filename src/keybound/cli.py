@@ -76,6 +76,7 @@ def load(model: str | None) -> "Watermarker":
 @click.argument("output", type=click.Path())
 @options(party_name, key_file, payload, nonce, position)
 @click.option("--no-seal", is_flag=True, help="Leave the sealed evidence out.")
+@click.option("--rolling", is_flag=True, help="Let the code follow the key's stream by the second.")
 @click.option("--force", is_flag=True, help="Replace OUTPUT if it exists.")
 @click.option("--no-check", is_flag=True, help="Do not read OUTPUT back: half the time.")
 @options(registry, model, as_json)
@@ -88,6 +89,7 @@ def embed(
     nonce: bytes,
     position: int | None,
     no_seal: bool,
+    rolling: bool,
     force: bool,
     no_check: bool,
     registry: str | None,
@@ -98,12 +100,14 @@ def embed(
 
     OUTPUT is read back and verified before it appears; if the mark cannot be read from it,
     nothing is written. The seal gets a position of its own, which is told: the party's next, or
-    one by chance of the 256 that verify looks through; --position chooses one.
+    one by chance of the 256 that verify looks through; --position chooses one. With --rolling what
+    is left of the mark after codecs and noise is sealed evidence too; verify sees by itself
+    whether a code rolls, and needs some seconds of a recording that was cut.
     """
     from keybound import files
 
-    if no_seal and position is not None:
-        raise click.UsageError("--no-seal leaves nothing to place")
+    if no_seal and (rolling or position is not None):
+        raise click.UsageError("--no-seal leaves nothing to place or to roll")
 
     marker = load(model)
     _, key, number, rho, _ = claim(name, key_file, payload, registry, marker.card.bits)
@@ -111,7 +115,8 @@ def embed(
         with Registry(registry or default_path()) as known:
             position = known.draw(name)
     how: dict[str, Any] = {"key": key, "payload": number, "nonce": nonce, "position": position}
-    how |= {"seal": not no_seal, "replace": force, "progress": progress_bar("marking")}
+    how |= {"seal": not no_seal, "rolling": rolling}
+    how |= {"replace": force, "progress": progress_bar("marking")}
     facts, words = {}, "marked, not read back"
     if no_check:
         made = files.mark(marker, host, output, **how)

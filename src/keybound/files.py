@@ -48,6 +48,7 @@ def embed(
     nonce: bytes = b"",
     position: int | None = None,
     seal: bool = True,
+    rolling: bool = False,
     rho: int | None = None,
     replace: bool = False,
     progress: Progress = lambda *_: None,
@@ -58,7 +59,7 @@ def embed(
     cannot be read, an error says why and nothing is left behind.
     """
     secret: dict[str, Any] = {"key": key, "payload": payload, "nonce": nonce}
-    how = secret | {"position": position, "seal": seal}
+    how = secret | {"position": position, "seal": seal, "rolling": rolling}
     with _output(host, output, replace) as part:
         written = _write(marker, host, part, how, lambda done, of: progress(done, 2 * of))
         heard = detect(
@@ -82,11 +83,13 @@ def mark(
     nonce: bytes = b"",
     position: int | None = None,
     seal: bool = True,
+    rolling: bool = False,
     replace: bool = False,
     progress: Progress = lambda *_: None,
 ) -> Written:
     """Mark a file without reading it back, in half the time."""
-    how = {"key": key, "payload": payload, "nonce": nonce, "position": position, "seal": seal}
+    how: dict[str, Any] = {"key": key, "payload": payload, "nonce": nonce}
+    how |= {"position": position, "seal": seal, "rolling": rolling}
     with _output(host, output, replace) as part:
         return _write(marker, host, part, how, progress)
 
