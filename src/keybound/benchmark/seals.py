@@ -18,24 +18,21 @@ import numpy.typing as npt
 import scipy.ndimage
 import scipy.signal
 
-from keybound.attacks import attack
+from keybound.attacks import SUITES, attack
 from keybound.benchmark import metrics
 from keybound.benchmark.methods import Method, keybound
-from keybound.benchmark.protocol import Clip, Row, Secret, rng_of, secret_of
+from keybound.benchmark.protocol import P_LEVELS, Clip, Row, Secret, rng_of, secret_of
 from keybound.keys import Key
 from keybound.search import Places
 from keybound.verdict import Verdict
 from keybound.watermark import Watermarker
 
-ATTACKS = (
-    "clean", "griffin-lim", "denoiser", "mp3", "opus-24", "resample", "lowpass", "highpass",
-    "noise-20", "noise-10", "lyra-6", "hifigan",
-)  # fmt: skip
+ATTACKS = SUITES["sealed"]
 LENGTHS = {3.0: 60, 10.0: 80, 30.0: 10}  # seconds, and how many recordings are taken at most
 SHORT_S, USUAL_S = 3.0, 10.0
 SOURCES = ("unmarked", "sealed by others", "attacked")
-LEVELS = tuple(10.0**-n for n in range(1, 7))  # of p, under which wrong keys are counted
 COPIES = 5
+COLLUSIONS = ("copies", "mixture", "estimate", "reused")
 AROUND = (15, 15)  # bins and frames, half a kilohertz and an eighth of a second
 MEASURES = (metrics.pesq, metrics.stoi, metrics.visqol)
 MOST_DB = 3.0  # that a colluder takes for a seal
@@ -168,7 +165,7 @@ def null(case: Case, face: Row) -> Row:
     p = np.array(
         [case.marker.judge(found, key=k, payload=payload, places=where).seal.p for k in wrong]
     )
-    below = [int(np.sum(p < level)) for level in LEVELS]
+    below = [int(np.sum(p < level)) for level in P_LEVELS]
     return {"keys": len(p), "below": below, "least_log10_p": math.log10(max(p.min(), 1e-300))}
 
 
@@ -197,18 +194,20 @@ def averaged(case: Case, face: Row) -> Row:
 
     `copies`: copies of one host with other payloads and positions, averaged. `mixture`: different
     recordings, averaged. `estimate`: what different recordings have in common by level is taken for
-    the seal and out of each of them; they share no position, so there is nothing in common.
+    the seal and out of each of them. They share no position, so there is nothing in common; where
+    they do, against the rules, and the payload too, it is `reused`.
     """
-    method, party, count = case.method, case.secret, face["copies"]
+    method, party, count, kind = case.method, case.secret, face["copies"], face["attack"]
     rng = rng_of(case.plan.seed, case.number, "average")
-    payloads = [int(rng.integers(1 << method.bits)) for _ in range(count)]
     secrets = [
-        Secret(party.key, payload, (party.position + i) % 256) for i, payload in enumerate(payloads)
+        Secret(party.key, int(rng.integers(1 << method.bits)), (party.position + i) % 256)
+        for i in range(count)
     ]
+    secrets = [party] * count if kind == "reused" else secrets
     others = [case.pieces[(count * case.index + i) % len(case.pieces)] for i in range(count)]
-    hosts = [case.host] * count if face["attack"] == "copies" else others
+    hosts = [case.host] * count if kind == "copies" else others
     marked = [method.embed(host, secret) for host, secret in zip(hosts, secrets, strict=True)]
-    if face["attack"] == "estimate":
+    if kind in ("estimate", "reused"):
         common = in_common(marked)
         heard = [without(one, common) for one in marked]
     else:

@@ -13,7 +13,7 @@ from keybound.benchmark.lengths import cut, speakers
 from keybound.benchmark.methods import Method
 from keybound.benchmark.protocol import Clip, Row
 from keybound.benchmark.run import identity, keep, one_core, read_rows, rounded, spread
-from keybound.benchmark.seals import COPIES, SHORT_S, SOURCES, USUAL_S, Case, Plan
+from keybound.benchmark.seals import COLLUSIONS, COPIES, SHORT_S, SOURCES, USUAL_S, Case, Plan
 
 Faces = list[Row]
 Job = tuple[str, float, int, Faces]  # part, seconds, recording, the rows that are missing
@@ -46,7 +46,7 @@ def _one_source(plan: Plan, index: int) -> Faces:
 
 
 def _each_collusion(plan: Plan, index: int) -> Faces:  # noqa: ARG001
-    return [{"attack": kind, "copies": COPIES} for kind in ("copies", "mixture", "estimate")]
+    return [{"attack": kind, "copies": COPIES} for kind in COLLUSIONS]
 
 
 def _one(plan: Plan, index: int) -> Faces:  # noqa: ARG001
