@@ -10,6 +10,8 @@ import click
 from keybound.errors import KeyBoundError
 from keybound.terminal import options, progress_bar, say
 
+SEAL_PARTS = ("seal", "remover", "average", "forgery", "quality", "null")
+
 
 @click.command()
 @click.argument("recipe", type=click.Path())
@@ -89,6 +91,36 @@ def bench_run(suites: tuple[str, ...], speech: str, rows: str, **how: Any) -> No
 
     where = Path(rows)
     made = bench.measure(suites, Path(speech), where, progress=progress_bar, **how)
+    say(f"wrote {made} rows to {where}")
+
+
+@bench.command("seals")
+@options(
+    click.option(
+        "--speech", type=click.Path(), required=True, multiple=True, help="Folders of test clips."
+    ),
+    rows_file,
+    click.option(
+        "--part", "parts", type=click.Choice(SEAL_PARTS), multiple=True, help="Only these parts."
+    ),
+    click.option("--removers", "networks", type=click.Path(), help="Folder of trained removers."),
+    click.option("--model", type=click.Path(), help="KeyBound's weights other than shipped."),
+    click.option("--rolling", is_flag=True, help="Let the code follow the key's stream."),
+    click.option("--most", type=int, help="Recordings of each length, fewer than usual."),
+    click.option("--seed", default=0, show_default=True, help="What chance is drawn from."),
+    click.option("--workers", default=0, help="Processes; 0 for one a core."),
+)
+def bench_seals(speech: tuple[str, ...], rows: str, networks: str | None, **how: Any) -> None:
+    """Measure sealed evidence: attacks, removers, forgery, averages, wrong keys, quality.
+
+    Recordings of one speaker are joined to pieces of 3, 10 and 30 s. Rows that are already there
+    are not measured again.
+    """
+    from keybound.benchmark import bench
+
+    where, folder = Path(rows), Path(networks) if networks else None
+    given = [Path(one) for one in speech]
+    made = bench.seals(given, where, networks=folder, progress=progress_bar, **how)
     say(f"wrote {made} rows to {where}")
 
 

@@ -119,6 +119,32 @@ def security_rows(method: str, clips: int) -> list[Row]:
     return rows
 
 
+def seal_rows(method: str, clips: int) -> list[Row]:
+    """Draw rows of every part of the suite of sealed evidence."""
+    rng = np.random.default_rng(6)
+    rows: list[Row] = []
+    for clip in range(clips):
+        for seconds in (3.0, 10.0):
+            base: Row = {"method": method, "version": "1", "seed": 0, "clip": clip}
+            base |= {"seconds": seconds}
+            evidence: Row = {"layer": "pattern", "verified": True}
+            evidence |= {"z": round(float(rng.normal(8, 1)), 3), "holds": True, "holds_256": False}
+            rows += [base | evidence | {"suite": "seal", "attack": a} for a in SUITES["sealed"]]
+            removed = {"suite": "seal-remover", "network": "gains", "budget": 20000, "pesq": 4.5}
+            rows.append(base | evidence | removed)
+            rows.append(base | evidence | {"suite": "seal-forgery"})
+            scores = {"pesq": 4.4, "visqol": 3.9, "stoi": 0.99, "snr_db": 19.0}
+            bare = {f"{k}_unsealed": v + 0.005 for k, v in scores.items()}
+            rows.append(base | scores | bare | {"suite": "seal-quality"})
+        for kind in ("copies", "mixture", "estimate"):
+            row = {"suite": "seal-average", "attack": kind, "copies": 2, "verified": [True, False]}
+            rows.append(base | row | {"holds": [True, False], "z": [8.0, 4.0]})
+        source = ("unmarked", "sealed by others", "attacked")[clip % 3]
+        row = {"suite": "seal-null", "source": source, "attack": "clean", "keys": 350}
+        rows.append(base | row | {"below": [9, 1, 0, 0, 0, 0]})
+    return rows
+
+
 def facts(method: str, threshold: float | None, bits: int = 16, *, keyed: bool = True) -> Row:
     """Give what a method says of itself."""
     row: Row = {"suite": "method", "method": method, "rate": 16000, "bits": bits, "rho": 2}
@@ -136,7 +162,7 @@ def all_rows(clips: int = 40) -> list[Row]:
     rows += clip_rows("perth", paper, clips, ease=0.6)
     rows += clip_rows("keybound", ("clean", "noise-10", "lyra-6"), clips, seconds=3.0)
     rows += quality_rows("keybound", clips) + quality_rows("perth", clips, 4.1)
-    rows += security_rows("keybound", clips)
+    rows += security_rows("keybound", clips) + seal_rows("keybound", clips)
     studies = {"ablation/baseline": 1.0, "ablation/no-anchor": 0.9, "bits/8": 1.0, "bits/64": 0.6}
     studies |= {f"budget/{n}": 1 - n / 200 for n in (5, 10, 20)}
     for method, ease in studies.items():

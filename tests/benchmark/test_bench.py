@@ -126,6 +126,22 @@ def test_null_rows_of_made_sounds():
     assert all(0 <= score <= 1 for row in rows for score in row["scores"])
 
 
+def test_bench_seals_measures_the_parts_asked_for(tmp_path, keybound):
+    path = tmp_path / "rows.jsonl"
+    words = ("bench", "seals", "--speech", str(DATA), "--rows", str(path), "--workers", "1")
+    parts = ("--part", "forgery", "--part", "average", "--most", "1")
+    assert keybound(*words, *parts)[0] == 0
+    found = read_rows(path)
+    measured = [row for row in found if "clip" in row]
+    assert {row["suite"] for row in measured} == {"seal-forgery"}  # nothing here lasts ten seconds
+    assert [row["suite"] for row in found if row.get("suite") == "method"] == ["method"]
+    assert "wrote 0 rows" in keybound(*words, *parts)[2]
+    assert keybound("bench", "tables", "--rows", str(path))[0] == 0
+    assert "Forgery and removal of seals" in (tmp_path / "tables.md").read_text()
+    status, _, said = keybound(*words, "--removers", str(tmp_path))
+    assert (status, "no removers" in said) == (2, True)
+
+
 @pytest.mark.skipif(not (RESULTS / "rows.jsonl").exists(), reason="no results here")
 def test_the_tables_in_results_are_what_the_rows_give(tmp_path):
     rows = read_rows(RESULTS / "rows.jsonl")

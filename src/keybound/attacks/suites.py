@@ -67,6 +67,11 @@ AUDIOMARKBENCH = (
     *(f"echo-late@{delay_s:g}" for delay_s in (0.1, 0.3, 0.5, 0.7, 0.9)),
 )
 
+SEALED = (  # what seals are measured under: mild, noisy, re-synthesised
+    "clean", "griffin-lim", "denoiser", "mp3", "opus-24", "resample", "lowpass", "highpass",
+    "noise-20", "noise-10", "lyra-6", "hifigan",
+)  # fmt: skip
+
 SUITES: dict[str, tuple[str, ...]] = {
     "paper": PAPER,
     "resynthesis": RESYNTHESIS,
@@ -75,5 +80,6 @@ SUITES: dict[str, tuple[str, ...]] = {
     "everyday": EVERYDAY,
     "raw-bench-strict": RAW_BENCH_STRICT,
     "audiomarkbench": AUDIOMARKBENCH,
+    "sealed": SEALED,
     "pairs": tuple("+".join(pair) for pair in permutations(PAPER[1:], 2)),
 }

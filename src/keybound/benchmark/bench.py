@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,10 +54,7 @@ def measure(
     if model:
         make = partial(keybound, Path(model), f"keybound/{Path(model).name}")
     made_up = make()
-    facts: Row = {"suite": "method", "method": made_up.name, "version": made_up.version}
-    facts |= {"rate": made_up.rate, "bits": made_up.bits, "rho": made_up.rho}
-    facts |= {"keyed": made_up.keyed, "threshold": made_up.threshold, "versions": environment()}
-    made = append(path, [facts])
+    made = append(path, [facts_of(made_up)])
     names: list[str] = []
     for suite in suites:
         if suite == "security":
@@ -79,6 +77,55 @@ def measure(
         plan = Plan(speech, here, **how, opinion=main, damage=main, speech_set=speech_set)
         made += run(make, plan, path, progress=progress("measuring"), workers=workers)
     return made
+
+
+def facts_of(method: Method) -> Row:
+    """Give what a method says of itself."""
+    facts: Row = {"suite": "method", "method": method.name, "version": method.version}
+    facts |= {"rate": method.rate, "bits": method.bits, "rho": method.rho}
+    facts |= {"keyed": method.keyed, "threshold": method.threshold}
+    return facts | {"versions": environment()}
+
+
+def seals(
+    speech: Sequence[Path],
+    path: Path,
+    *,
+    parts: Sequence[str],
+    networks: Path | None,
+    model: str | None,
+    rolling: bool,
+    most: int | None,
+    seed: int,
+    workers: int,
+    progress: Bar,
+) -> int:
+    """Measure sealed evidence on joined recordings, at most `most` of each length if given."""
+    from keybound.benchmark import seals_run
+    from keybound.benchmark.seals import ATTACKS, LENGTHS, Plan
+
+    chosen = {part: part.removeprefix("seal-") for part in seals_run.PARTS}
+    plan = Plan(
+        speech=tuple(speech),
+        parts=tuple(part for part, said in chosen.items() if not parts or said in parts),
+        removers=tuple(sorted(networks.glob("*-*.safetensors"))) if networks else (),
+        seed=seed,
+        model=Path(model) if model else None,
+        rolling=rolling,
+    )
+    if networks and not plan.removers:
+        raise KeyBoundError(f"no removers in {networks}", hint="keybound bench remove --train")
+    absent = {name: why for name in ATTACKS if name != "clean" and (why := missing(name))}
+    plan = replace(plan, attacks=tuple(name for name in ATTACKS if name not in absent))
+    if most is not None:
+        fewer: Any = dict.fromkeys(("hosts", "forgeries", "scored"), most)
+        plan = replace(plan, **fewer, lengths={s: min(n, most) for s, n in LENGTHS.items()})
+    method = plan.make()
+    lines: list[Row] = [
+        {"method": method.name, "attack": n, "reason": w} for n, w in absent.items()
+    ]
+    made = append(path, [facts_of(method), *lines])
+    return made + seals_run.run(plan, path, progress=progress("measuring"), workers=workers)
 
 
 def remove(

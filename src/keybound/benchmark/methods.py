@@ -41,6 +41,7 @@ class Method:
     read: Callable[[Clip], Reading]
     decode: Callable[[Reading, Key | None], int]  # the payload; None: without a key
     version: str = ""
+    marker: Watermarker | None = None  # KeyBound itself, for what no other method has: seals
 
     def errors(self, reading: Reading, secret: Secret) -> int:
         """Count the wrong bits of a reading under a secret."""
@@ -52,14 +53,17 @@ def plain(reading: Reading, key: Key | None) -> int:  # noqa: ARG001
     return int("".join("1" if logit > 0 else "0" for logit in reading.logits), 2)
 
 
-def keybound(folder: Path | None = None, name: str = "keybound", *, seal: bool = True) -> Method:
-    """Give KeyBound with the shipped weights, or those of a folder."""
+def keybound(
+    folder: Path | None = None, name: str = "keybound", *, seal: bool = True, rolling: bool = False
+) -> Method:
+    """Give KeyBound with the shipped weights, or those of a folder; `rolling` goes to `mark`."""
     marker = Watermarker(folder)
     card = marker.card
 
     def embed(clip: Clip, secret: Secret) -> Clip:
         how: Any = {"key": secret.key, "payload": secret.payload, "seal": seal}
         how |= {"position": secret.position} if seal else {}
+        how |= {"rolling": True} if rolling else {}
         marked: Clip = marker.mark(clip, card.rate, **how).samples
         return marked
 
@@ -81,5 +85,8 @@ def keybound(folder: Path | None = None, name: str = "keybound", *, seal: bool =
         embed=embed,
         read=read,
         decode=decode,
-        version=card.sha256["detector.onnx"][:12] + ("+seal" if seal else ""),
+        version=card.sha256["detector.onnx"][:12]
+        + ("+seal" if seal else "")
+        + ("+rolling" if rolling else ""),
+        marker=marker,
     )

@@ -19,6 +19,7 @@ from keybound.keys import Key
 Clip = npt.NDArray[np.float32]
 Row = dict[str, Any]
 
+P_LEVELS = tuple(10.0**-n for n in range(1, 7))  # under which the p of wrong keys is counted
 ENDINGS = (".flac", ".wav", ".ogg", ".opus", ".mp3")
 
 

@@ -8,7 +8,7 @@ import contextlib
 import json
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -166,11 +166,16 @@ def clips_of(method: Method, plan: Plan) -> list[Clip]:
 
 def _start(make: Make, plan: Plan) -> None:
     """Begin a worker process: its own method and clips, on one core."""
-    os.environ |= {"KEYBOUND_THREADS": "1", "OMP_NUM_THREADS": "1"}  # the latter for torch
+    one_core()
     _worker["method"] = make()
     method = _worker["method"]
     _worker["plan"] = plan
     _worker["clips"] = clips_of(method, plan)
+
+
+def one_core() -> None:
+    """Keep what this process loads from now on to one core."""
+    os.environ |= {"KEYBOUND_THREADS": "1", "OMP_NUM_THREADS": "1"}  # the latter for torch
 
 
 def _work(job: tuple[int, set[str]]) -> list[Row]:
@@ -191,30 +196,42 @@ def run(
         wanted = {n for n in names if identity(row_of(method, plan, index, n)) not in done}
         if wanted:
             jobs.append((index, wanted))
+    batches = spread(_start, (make, plan), _work, jobs, workers)
+    return keep(path, batches, len(jobs), progress)
+
+
+def keep(
+    path: Path, batches: Iterable[list[Row]], total: int, progress: Callable[[int, int], None]
+) -> int:
+    """Append rows as they come, a batch for each job; give how many came."""
     path.parent.mkdir(parents=True, exist_ok=True)
     mend(path)
     made = 0
     with path.open("a", encoding="utf-8") as file:
-        for number, rows in enumerate(_spread(make, plan, jobs, workers), start=1):
+        for number, rows in enumerate(batches, start=1):
             for row in rows:
                 file.write(json.dumps(row, separators=(",", ":")) + "\n")
             file.flush()
             made += len(rows)
-            progress(number, len(jobs))
+            progress(number, total)
     return made
 
 
-def _spread(
-    make: Make, plan: Plan, jobs: Sequence[tuple[int, set[str]]], workers: int
+def spread(
+    start: Callable[..., None],
+    given: tuple[Any, ...],
+    work: Callable[[Any], list[Row]],
+    jobs: Sequence[Any],
+    workers: int,
 ) -> Iterator[list[Row]]:
-    """Do jobs in worker processes, in order of their finishing."""
+    """Do jobs in worker processes that each `start` with what is given, in order of finishing."""
     workers = min(workers or os.cpu_count() or 1, len(jobs))
     if workers == 0:
         return
     # Fresh processes: a fork would share the threads of ONNX Runtime and torch, which hangs.
     context = multiprocessing.get_context("spawn")
-    with context.Pool(workers, _start, (make, plan)) as pool:
-        yield from pool.imap_unordered(_work, jobs)
+    with context.Pool(workers, start, given) as pool:
+        yield from pool.imap_unordered(work, jobs)
 
 
 def environment() -> Row:
