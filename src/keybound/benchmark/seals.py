@@ -121,7 +121,7 @@ def told(verdict: Verdict, which: str = "") -> Row:
     """Say what a verdict holds of the seal."""
     seal = verdict.seal
     row: Row = {"holds": seal.holds, "z": seal.z, "log10_p": math.log10(max(seal.p, 1e-300))}
-    row |= {"layer": getattr(seal, "layer", "pattern")}
+    row |= {"layer": seal.layer}
     return {key + which: value for key, value in row.items()}
 
 
