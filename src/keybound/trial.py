@@ -8,15 +8,13 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy.typing as npt
-
 from keybound import origin
 from keybound.evidence import Detection
 from keybound.parties import Claim
 from keybound.records import Entry
 from keybound.search import Places
 from keybound.verdict import GRADES, Verdict
-from keybound.watermark import Watermarker, shipped
+from keybound.watermark import Watermarker
 
 KNOWN_REACH_S = 3600.0  # where the position is known, a cut is looked for further on
 
@@ -59,8 +57,3 @@ def judge(
 def best(verdicts: Iterable[Verdict]) -> str:
     """Give the highest grade among verdicts: all that others need to be told."""
     return max((verdict.grade for verdict in verdicts), key=GRADES.index)
-
-
-def grade(samples: npt.ArrayLike, sample_rate: int, **claim: Any) -> str:
-    """Give the grade of a recording and nothing else, with the shipped model: see `verify`."""
-    return shipped().verify(samples, sample_rate, **claim).grade
