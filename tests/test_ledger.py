@@ -6,6 +6,7 @@ import re
 import sqlite3
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from keybound import cli, files, fingerprint, records
+from keybound import cli, files, fingerprint, records, trial
 from keybound.keys import Key
 from keybound.watermark import Watermarker
 
@@ -235,3 +236,30 @@ def test_the_grade_alone(run: Run) -> None:
     assert (only.code, only.out, only.err) == (0, "sealed\n", "")
     bare = run("verify", "host.wav", "--any", "--grade-only", "--json")
     assert (bare.code, bare.json, bare.err) == (1, {"grade": "none"}, "")
+
+
+def test_a_payload_that_speaks_for_its_host(run: Run, home: Path, marker: Watermarker) -> None:
+    own = ("--key", "alice.key", "--payload-from-host")
+    made = run("embed", "host.wav", "marked.wav", *own, "--json")
+    assert (made.code, made.json["grade"]) == (0, "sealed")
+    found = run("verify", "marked.wav", *own, "--require", "sealed", "--json")
+    assert (found.code, found.json["origin"]["match"]) == (0, "same")
+    assert found.json["origin"]["p"] <= 0.002
+    assert "its payload speaks for this audio" in found.json["words"]
+    transplant(home / "host.wav", home / "marked.wav", home / "other.wav", home / "copied.wav")
+    copied = run("verify", "copied.wav", *own, "--json")
+    assert copied.code == 1
+    assert copied.json["grade"] == "none"  # and without the payload there is no seal either
+    # Were all of the mark to come along, it still would not speak for what it came to.
+    heard = files.detect(marker, home / "marked.wav", levels=True)
+    moved = replace(heard, levels=files.listen(home / "other.wav"))
+    verdict = trial.judge_host(marker, moved, KEY)
+    assert (verdict.grade, verdict.origin.match) == ("present", "other")
+    assert "its payload does not speak for this audio" in verdict.words
+    bare = run("verify", "host.wav", *own, "--grade-only")
+    assert (bare.code, bare.out) == (1, "none\n")
+    Key(bytes(32)).write("bob.key")
+    assert run("verify", "marked.wav", "--key", "bob.key", "--payload-from-host").code == 1
+    for wrong in (("--party", "alice"), ("--payload", "1", "--key", "alice.key"), ()):
+        for verb in (("embed", "host.wav", "x.wav"), ("verify", "marked.wav")):
+            refused(run(*verb, "--payload-from-host", *wrong), "goes with --key FILE alone")

@@ -16,11 +16,12 @@ import click
 from keybound import lab, ledger, parties
 from keybound.corpora import batch
 from keybound.keys import Key
-from keybound.parties import claim, every_claim
+from keybound.parties import Claim, claim, every_claim, lone_key
 from keybound.registry import Registry, default_path
 from keybound.terminal import (
     as_json,
     emit,
+    from_host,
     in_one_line,
     key_file,
     model,
@@ -70,7 +71,7 @@ def load(model: str | None) -> "Watermarker":
 @cli.command()
 @click.argument("host", type=click.Path())
 @click.argument("output", type=click.Path())
-@options(party_name, key_file, payload, nonce, position)
+@options(party_name, key_file, payload, from_host, nonce, position)
 @click.option("--no-seal", is_flag=True, help="Leave the sealed evidence out.")
 @click.option("--force", is_flag=True, help="Replace OUTPUT if it exists.")
 @click.option("--no-check", is_flag=True, help="Do not read the mark back: half the time.")
@@ -81,6 +82,7 @@ def embed(
     name: str | None,
     key_file: str | None,
     payload: int | None,
+    from_host: bool,
     nonce: bytes,
     position: int | None,
     no_seal: bool,
@@ -97,13 +99,19 @@ def embed(
     one by chance of the 256 that verify looks through; --position chooses one. For a party the
     registry keeps a record of what was marked (keybound record).
     """
-    from keybound import files
+    from keybound import files, hostmac
 
     if no_seal and position is not None:
         raise click.UsageError("--no-seal leaves nothing to place")
 
     marker = load(model)
-    party, key, number, rho, _ = claim(name, key_file, payload, registry, marker.card.bits)
+    if from_host:
+        key = lone_key(key_file, name, payload)
+        spoken = hostmac.payload(files.listen(host), key, marker.card.bits, nonce)
+        whose = Claim("", key, spoken, None)
+    else:
+        whose = claim(name, key_file, payload, registry, marker.card.bits)
+    party, key, number, rho, _ = whose
     if name is not None and position is None and not no_seal:
         with Registry(registry or default_path()) as known:
             position = known.draw(name)
@@ -173,7 +181,7 @@ def detect(
 
 @cli.command()
 @click.argument("recording", type=click.Path())
-@options(party_name, key_file, payload, nonce, position)
+@options(party_name, key_file, payload, from_host, nonce, position)
 @click.option("--speed", type=click.FloatRange(0, 10), default=0.0, help="Percent to allow for.")
 @click.option("--any", "anyone", is_flag=True, help="Try every registered party.")
 @click.option("--record", "record", type=click.Path(), help="An exported record to compare with.")
@@ -191,6 +199,7 @@ def verify(
     name: str | None,
     key_file: str | None,
     payload: int | None,
+    from_host: bool,
     nonce: bytes,
     position: int | None,
     speed: float,
@@ -217,7 +226,10 @@ def verify(
     if record is not None:
         told = ledger.tell(record, payload, nonce, position)
         payload, nonce, position = told.payload if name is None else None, told.nonce, told.position
-    if anyone:
+    claims = []
+    if from_host:
+        key = lone_key(key_file, name, payload, record, anyone)
+    elif anyone:
         if name is not None or key_file is not None or payload is not None:
             raise click.UsageError("--any tries every party; name none")
         claims = every_claim(registry, marker.card.bits)
@@ -226,12 +238,15 @@ def verify(
     entries = ledger.entries_of(claims, registry, told)
     found = files.detect(marker, recording, levels=True, progress=progress_bar("listening"))
     how: Any = {"nonce": nonce, "position": position, "speed": speed / 100}
-    verdicts = trial.judge(marker, found, claims, entries, sealed=require == "sealed", **how)
+    if from_host:
+        verdicts = [trial.judge_host(marker, found, key, **how)]
+    else:
+        verdicts = trial.judge(marker, found, claims, entries, sealed=require == "sealed", **how)
     grade = trial.best(verdicts)
     if grade_only:
         emit({"grade": grade}, grade, as_json)
         verdicts = []
-    for who, verdict in zip((one.name for one in claims), verdicts, strict=False):
+    for who, verdict in zip([one.name for one in claims] or [""], verdicts, strict=False):
         named = {"party": who} if who else {}
         text = f"{who}: {verdict.words}" if who else verdict.words
         emit(named | evidence(verdict), text, as_json)

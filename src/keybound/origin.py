@@ -28,7 +28,8 @@ class Origin:
     `match` is `same` (it is the recording of a record), `other` (a copy of none that was
     compared, and would have been found), `unclear`, or `none` (there is no record to compare
     with). `record` is the number of the one that comes nearest and `created` its time; `p` bounds
-    how often other words would agree so well with any of the `compared` records.
+    how often other words would agree so well with any of the `compared` records. Where the payload
+    is to speak for the host, it is compared instead of records, and `compared` is 0.
     """
 
     match: str = "none"
@@ -46,7 +47,10 @@ class Origin:
         return f"{number} of {self.created}"
 
     def words(self, *, sealed: bool, marked: bool) -> str:
-        """Go on with the sentence of a verdict: empty where no record was compared."""
+        """Go on with the sentence of a verdict: empty where nothing was compared."""
+        if self.match != "none" and not self.compared:
+            how = "speaks" if self.match == "same" else "does not speak"
+            return f"; its payload {how} for this audio (p = {self.p:.2g})"
         if self.match == "same":
             parts = "".join(f"; not {a:.0f} to {b:.0f} s" for a, b in self.differs_s)
             note = "" if sealed or marked else ", without this party's mark"

@@ -94,6 +94,13 @@ def claim(
     return Claim("", Key.read(key_file), payload, None)
 
 
+def lone_key(key_file: str | None, *others: object) -> Key:
+    """Read the key where the payload comes from the host, and nothing else may say whose it is."""
+    if key_file is None or any(one is not None and one is not False for one in others):
+        raise click.UsageError("--payload-from-host goes with --key FILE alone")
+    return Key.read(key_file)
+
+
 def every_claim(registry: str | None, bits: int) -> list[Claim]:
     """Make a claimant of every registered party."""
     with Registry(registry or default_path()) as parties:

@@ -85,6 +85,12 @@ payload = click.option("--payload", type=number, help="The party's payload: 2430
 position = click.option(
     "--position", type=click.IntRange(0, (1 << 32) - 1), help="The seal's position in the stream."
 )
+from_host = click.option(
+    "--payload-from-host",
+    "from_host",
+    is_flag=True,
+    help="The payload is a keyed tag of the audio itself.",
+)
 nonce = click.option("--nonce", type=octets, default="", help="A nonce for the mask, in hex.")
 
 

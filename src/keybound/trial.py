@@ -8,8 +8,9 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from keybound import origin
+from keybound import codes, hostmac, origin
 from keybound.evidence import Detection
+from keybound.keys import Key
 from keybound.parties import Claim
 from keybound.records import Entry
 from keybound.search import Places
@@ -37,9 +38,7 @@ def judge(
     """
     verdicts = []
     for one in claims:
-        places = Places(range(max(one.drawn, len(Places().positions))), speed=speed)
-        if position is not None:
-            places = Places((position,), reach_s=KNOWN_REACH_S, speed=speed)
+        places = places_of(one.drawn, position, speed)
         how: dict[str, Any] = {"key": one.key, "payload": one.payload, "nonce": nonce}
         how |= {"rho": one.rho, "tries": len(claims)}
         verdict = marker.judge(found, **how)
@@ -52,6 +51,49 @@ def judge(
         verdicts.append(verdict)
     bound = max(verdict.bound for verdict in verdicts)  # parties may differ in rho
     return [dataclasses.replace(verdict, bound=bound) for verdict in verdicts]
+
+
+def places_of(drawn: int, position: int | None, speed: float) -> Places:
+    """Say where a seal is looked for: at its position if that is known, else at all in use."""
+    if position is not None:
+        return Places((position,), reach_s=KNOWN_REACH_S, speed=speed)
+    return Places(range(max(drawn, len(Places().positions))), speed=speed)
+
+
+def judge_host(
+    marker: Watermarker,
+    found: Detection,
+    key: Key,
+    *,
+    nonce: bytes = b"",
+    position: int | None = None,
+    speed: float = 0.0,
+) -> Verdict:
+    """Judge a detection whose payload is to speak for its host: the key alone is needed.
+
+    The payload is the one that the mark carries, and what it is compared with is the recording.
+    Where it does not speak for it, the recording is called other audio: also if it was cut.
+    """
+    assert found.levels is not None
+    bits = marker.card.bits
+    read = [mark.code_logits for mark in found.marks] or [found.code_logits]
+    tried = []
+    for logits in read:
+        payload = codes.from_bits(codes.decode(logits, key, nonce))
+        bound = hostmac.check(found.levels, payload, key, bits, nonce, tries=len(read))
+        tried.append((bound.p, payload, bound))
+    _, payload, bound = min(tried, key=lambda one: one[0])
+    places = places_of(0, position, speed)
+    verdict = marker.judge(found, key=key, payload=payload, nonce=nonce, places=places)
+    there = verdict.present or verdict.seal.holds
+    match = ("same" if bound.holds else "other") if there else "none"
+    return dataclasses.replace(
+        verdict,
+        verified=found.present and bound.holds,
+        distance=bound.distance,
+        bound=hostmac.ACCEPTED_P,
+        origin=origin.Origin(match, p=bound.p, agreement=1 - bound.distance / bits),
+    )
 
 
 def best(verdicts: Iterable[Verdict]) -> str:
