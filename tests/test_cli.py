@@ -386,7 +386,7 @@ def test_verdicts_for_machines(run: Run, key: Path, host: Path) -> None:
     assert made["grade"] == verdict["grade"] == "sealed"
     assert set(verdict) == {
         "verified", "present", "presence", "threshold", "distance", "bits", "rho", "bound",
-        "tries", "marks", "spans", "seal", "origin", "grade", "words",
+        "tries", "marks", "spans", "seal", "origin", "mask_known", "grade", "words",
     }  # fmt: skip
     assert verdict["spans"][0].keys() == {"start_s", "end_s", "score"}
     wrong = run("verify", "out.wav", "--key", key, "--payload", "0xa112", "--json")

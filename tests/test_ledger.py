@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from keybound import cli, files, fingerprint, records, trial
+from keybound import cli, codes, files, fingerprint, records, trial
 from keybound.keys import Key
 from keybound.watermark import Watermarker
 
@@ -263,3 +263,23 @@ def test_a_payload_that_speaks_for_its_host(run: Run, home: Path, marker: Waterm
     for wrong in (("--party", "alice"), ("--payload", "1", "--key", "alice.key"), ()):
         for verb in (("embed", "host.wav", "x.wav"), ("verify", "marked.wav")):
             refused(run(*verb, "--payload-from-host", *wrong), "goes with --key FILE alone")
+
+
+def test_a_mask_for_each_recording(run: Run) -> None:
+    own = ("--party", "alice", "--nonce-from-position")
+    for number in (1, 2):
+        assert run("embed", "host.wav", f"{number}.wav", *own, "--json").json["record"] == number
+        shown = run("record", "show", number, "--json").json["record"]
+        assert bytes.fromhex(shown["nonce"]) == codes.position_nonce(number - 1)
+    found = run("verify", "2.wav", *own, "--require", "sealed", "--json")
+    assert (found.code, found.json["distance"], found.json["seal"]["position"]) == (0, 0, 1)
+    assert found.json["origin"]["record"] == 2
+    assert run("verify", "2.wav", "--party", "alice").code == 1  # the fixed mask is another
+    run("record", "export", "2", "two.kbr")
+    assert run("verify", "2.wav", "--key", "alice.key", "--record", "two.kbr").code == 0
+    key = ("--key", "alice.key", "--payload", "9", "--nonce-from-position")
+    assert run("embed", "host.wav", "k.wav", *key).code == 0
+    assert run("verify", "k.wav", *key, "--require", "sealed").code == 0
+    refused(run("embed", "host.wav", "x.wav", *own, "--no-seal"), "needs a seal")
+    for verb in (("embed", "host.wav", "x.wav"), ("verify", "2.wav")):
+        refused(run(*verb, *own, "--nonce", "07"), "takes the place of --nonce")

@@ -4,6 +4,7 @@ A maker marks the speech it generates; anyone can detect that a mark is there; o
 the key can read whose it is.
 """
 
+from keybound.codes import position_nonce
 from keybound.errors import KeyBoundError
 from keybound.evidence import Detection, Mark, Span
 from keybound.keys import Key
@@ -41,5 +42,6 @@ __all__ = [
     "Watermarker",
     "detect",
     "embed",
+    "position_nonce",
     "verify",
 ]

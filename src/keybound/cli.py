@@ -15,7 +15,6 @@ import click
 
 from keybound import lab, ledger, parties
 from keybound.corpora import batch
-from keybound.keys import Key
 from keybound.parties import Claim, claim, every_claim, lone_key
 from keybound.registry import Registry, default_path
 from keybound.terminal import (
@@ -27,6 +26,7 @@ from keybound.terminal import (
     model,
     nonce,
     options,
+    own_mask,
     party_name,
     payload,
     position,
@@ -51,17 +51,6 @@ def cli(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-@cli.command()
-@click.argument("path", type=click.Path())
-@click.option("--comment", default="", help="A line for people, kept in the file.")
-def keygen(path: str, comment: str) -> None:
-    """Make a new key in the file PATH, which must not exist yet."""
-    key = Key.generate()
-    key.write(path, comment=comment)
-    say(f"wrote {path}; keep it secret and keep a copy")
-    click.echo(key.fingerprint)
-
-
 def load(model: str | None) -> "Watermarker":
     from keybound.watermark import Watermarker
 
@@ -71,7 +60,7 @@ def load(model: str | None) -> "Watermarker":
 @cli.command()
 @click.argument("host", type=click.Path())
 @click.argument("output", type=click.Path())
-@options(party_name, key_file, payload, from_host, nonce, position)
+@options(party_name, key_file, payload, from_host, nonce, own_mask, position)
 @click.option("--no-seal", is_flag=True, help="Leave the sealed evidence out.")
 @click.option("--force", is_flag=True, help="Replace OUTPUT if it exists.")
 @click.option("--no-check", is_flag=True, help="Do not read the mark back: half the time.")
@@ -84,6 +73,7 @@ def embed(
     payload: int | None,
     from_host: bool,
     nonce: bytes,
+    own_mask: bool,
     position: int | None,
     no_seal: bool,
     force: bool,
@@ -99,10 +89,12 @@ def embed(
     one by chance of the 256 that verify looks through; --position chooses one. For a party the
     registry keeps a record of what was marked (keybound record).
     """
-    from keybound import files, hostmac
+    from keybound import codes, files, hostmac, seal
 
     if no_seal and position is not None:
         raise click.UsageError("--no-seal leaves nothing to place")
+    if own_mask and (nonce or no_seal or from_host):
+        raise click.UsageError("--nonce-from-position needs a seal, and takes the place of --nonce")
 
     marker = load(model)
     if from_host:
@@ -115,6 +107,10 @@ def embed(
     if name is not None and position is None and not no_seal:
         with Registry(registry or default_path()) as known:
             position = known.draw(name)
+    if own_mask:
+        position = seal.place(position, wanted=True)
+        assert position is not None
+        nonce = codes.position_nonce(position)
     how: dict[str, Any] = {"key": key, "payload": number, "nonce": nonce, "position": position}
     how |= {"seal": not no_seal, "replace": force, "progress": progress_bar("marking")}
     facts, words = {}, "marked, not read back"
@@ -181,7 +177,7 @@ def detect(
 
 @cli.command()
 @click.argument("recording", type=click.Path())
-@options(party_name, key_file, payload, from_host, nonce, position)
+@options(party_name, key_file, payload, from_host, nonce, own_mask, position)
 @click.option("--speed", type=click.FloatRange(0, 10), default=0.0, help="Percent to allow for.")
 @click.option("--any", "anyone", is_flag=True, help="Try every registered party.")
 @click.option("--record", "record", type=click.Path(), help="An exported record to compare with.")
@@ -201,6 +197,7 @@ def verify(
     payload: int | None,
     from_host: bool,
     nonce: bytes,
+    own_mask: bool,
     position: int | None,
     speed: float,
     anyone: bool,
@@ -221,6 +218,8 @@ def verify(
     from keybound import files, trial
     from keybound.verdict import GRADES
 
+    if own_mask and (nonce or from_host):
+        raise click.UsageError("--nonce-from-position takes the place of --nonce")
     marker = load(model)
     told = None
     if record is not None:
@@ -241,7 +240,8 @@ def verify(
     if from_host:
         verdicts = [trial.judge_host(marker, found, key, **how)]
     else:
-        verdicts = trial.judge(marker, found, claims, entries, sealed=require == "sealed", **how)
+        how |= {"sealed": require == "sealed", "own_mask": own_mask}
+        verdicts = trial.judge(marker, found, claims, entries, **how)
     grade = trial.best(verdicts)
     if grade_only:
         emit({"grade": grade}, grade, as_json)
@@ -263,6 +263,7 @@ def demo(out: str, model: str | None) -> None:
     run(load(model), Path(out))
 
 
+cli.add_command(parties.keygen)
 cli.add_command(parties.party)
 cli.add_command(batch.batch)
 cli.add_command(ledger.record)

@@ -1,4 +1,4 @@
-"""The verbs of `keybound party`, and whose mark the options of other verbs name."""
+"""The verbs `keygen` and `party`, and whose mark the options of other verbs name."""
 
 import dataclasses
 from datetime import UTC, datetime
@@ -14,6 +14,17 @@ from keybound.registry import Party, Registry, default_path
 from keybound.terminal import as_json, emit, number, options, registry, say
 
 NOBODY = "no party is registered (keybound party add)"
+
+
+@click.command()
+@click.argument("path", type=click.Path())
+@click.option("--comment", default="", help="A line for people, kept in the file.")
+def keygen(path: str, comment: str) -> None:
+    """Make a new key in the file PATH, which must not exist yet."""
+    key = Key.generate()
+    key.write(path, comment=comment)
+    say(f"wrote {path}; keep it secret and keep a copy")
+    click.echo(key.fingerprint)
 
 
 @click.group(no_args_is_help=False)

@@ -91,6 +91,12 @@ from_host = click.option(
     is_flag=True,
     help="The payload is a keyed tag of the audio itself.",
 )
+own_mask = click.option(
+    "--nonce-from-position",
+    "own_mask",
+    is_flag=True,
+    help="A mask for each recording, by its seal's position.",
+)
 nonce = click.option("--nonce", type=octets, default="", help="A nonce for the mask, in hex.")
 
 

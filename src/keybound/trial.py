@@ -13,7 +13,7 @@ from keybound.evidence import Detection
 from keybound.keys import Key
 from keybound.parties import Claim
 from keybound.records import Entry
-from keybound.search import Places
+from keybound.search import Places, find
 from keybound.verdict import GRADES, Verdict
 from keybound.watermark import Watermarker
 
@@ -30,22 +30,28 @@ def judge(
     position: int | None = None,
     speed: float = 0.0,
     sealed: bool = False,
+    own_mask: bool = False,
 ) -> list[Verdict]:
     """Judge a detection for each claim, with the records (`entries`) of each by its name.
 
     Among several claims the seal is looked for of those whose payload agrees, and of all of them if
-    it must be `sealed`.
+    it must be `sealed`. With `own_mask` each recording has the mask of its position.
     """
     verdicts = []
+    closely = len(claims) == 1 or sealed
     for one in claims:
         places = places_of(one.drawn, position, speed)
         how: dict[str, Any] = {"key": one.key, "payload": one.payload, "nonce": nonce}
         how |= {"rho": one.rho, "tries": len(claims)}
-        verdict = marker.judge(found, **how)
-        if verdict.verified or len(claims) == 1 or sealed:
-            verdict = marker.judge(found, **how, places=places)
+        own = entries.get(one.name, ())
+        if own_mask:
+            verdict = _unmask(marker, found, how, own, places, position)
+        else:
+            verdict = marker.judge(found, **how)
+            if verdict.verified or closely:
+                verdict = marker.judge(found, **how, places=places)
+        if closely or verdict.verified or verdict.seal.holds:
             assert found.levels is not None  # else the seal could not have been looked for
-            own = entries.get(one.name, ())
             traced = origin.trace(found.levels, verdict.seal, own, key=one.key, tries=len(claims))
             verdict = dataclasses.replace(verdict, origin=traced)
         verdicts.append(verdict)
@@ -58,6 +64,40 @@ def places_of(drawn: int, position: int | None, speed: float) -> Places:
     if position is not None:
         return Places((position,), reach_s=KNOWN_REACH_S, speed=speed)
     return Places(range(max(drawn, len(Places().positions))), speed=speed)
+
+
+def _unmask(
+    marker: Watermarker,
+    found: Detection,
+    how: dict[str, Any],
+    entries: Sequence[Entry],
+    places: Places,
+    position: int | None,
+) -> Verdict:
+    """Judge a recording with a mask of its own, where something says which: seal, record, caller.
+
+    Masks are never tried in turn: whoever learned one of them could use it on any host.
+    """
+    assert found.levels is not None
+    key, tries = how["key"], how["tries"]
+
+    def code_at(position: int) -> codes.Bits:
+        nonce = codes.position_nonce(position)
+        return codes.encode(how["payload"], key, marker.card.bits, nonce)
+
+    seal = find(found.levels, key, code_at, places, tries)
+    if seal.holds or position is not None:
+        nonce = codes.position_nonce(seal.position if position is None else position)
+        return dataclasses.replace(marker.judge(found, **how | {"nonce": nonce}), seal=seal)
+    traced = origin.trace(found.levels, seal, entries, key=key, tries=tries)
+    known = [one for one in entries if traced.match == "same" and one.number == traced.record]
+    verdict = marker.judge(
+        found, **how | {"nonce": known[0].stamped.record.nonce if known else b""}
+    )
+    if known:
+        return dataclasses.replace(verdict, seal=seal)
+    bits = marker.card.bits
+    return dataclasses.replace(verdict, seal=seal, verified=False, distance=bits, mask_known=False)
 
 
 def judge_host(

@@ -18,7 +18,8 @@ class Verdict:
     for the `tries` parties and the `marks` that were tried; `spans` is where the marks are. `seal`
     is the evidence of the keyed pattern, which counts by itself: it outlives the mark. `origin`
     says which of the party's records the recording is, where there are records: a seal on other
-    audio than its record was copied there, and does not count.
+    audio than its record was copied there, and does not count. Where each recording has a mask of
+    its own and nothing says which, `mask_known` is false and `distance` means nothing.
     """
 
     verified: bool
@@ -34,6 +35,7 @@ class Verdict:
     spans: tuple[Span, ...]
     seal: Sealed = NOTHING
     origin: Origin = UNTRACED
+    mask_known: bool = True
 
     @property
     def grade(self) -> str:
@@ -66,4 +68,6 @@ class Verdict:
             return f"marked, {agree}; {who} passes with probability {self.bound:.2g}"
         if not self.present:
             return f"no mark found (presence {self.presence:.3f} under {self.threshold:.3f})"
+        if not self.mask_known:
+            return "marked, but by whom cannot be read: no seal and no record says with which mask"
         return f"marked, but not by this key and payload: {agree}, {self.bits - self.rho} needed"
