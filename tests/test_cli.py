@@ -301,14 +301,14 @@ def test_the_path_of_a_party(run: Run, key: Path, host: Path, home: Path) -> Non
     run("party", "add", "alice", "--key", key, "--payload", PAYLOAD)
     made = run("embed", host, "out.wav", "--party", "alice")
     assert made.code == 0
-    assert made.err == "keybound: sealed at position 0\n"
+    assert made.err == "keybound: sealed at position 0\nkeybound: record 1\n"
     again = run("embed", host, "again.wav", "--party", "alice")
-    assert again.err == "keybound: sealed at position 1\n"
-    said = r"marked, payload agrees in 1\d of 16 bits, sealed evidence p < 1e-\d+\n"
-    assert re.fullmatch(said, made.out)
+    assert again.err == "keybound: sealed at position 1\nkeybound: record 2\n"
+    said = r"marked, payload agrees in 1\d of 16 bits, sealed evidence p < 1e-\d+"
+    assert re.fullmatch(f"{said}\n", made.out)
     verified = run("verify", "out.wav", "--party", "alice")
     assert verified.code == 0
-    assert re.fullmatch(f"alice: {said}", verified.out)
+    assert re.fullmatch(f"alice: {said}; the audio is that of record 1 of .*\n", verified.out)
     unmarked = run("verify", host, "--party", "alice")
     assert unmarked.code == 1
     assert unmarked.out.startswith("alice: no mark found (presence 0.")
@@ -395,7 +395,7 @@ def test_verdicts_for_machines(run: Run, key: Path, host: Path) -> None:
     assert made["grade"] == verdict["grade"] == "sealed"
     assert set(verdict) == {
         "verified", "present", "presence", "threshold", "distance", "bits", "rho", "bound",
-        "tries", "marks", "spans", "seal", "grade", "words",
+        "tries", "marks", "spans", "seal", "origin", "mask_known", "grade", "words",
     }  # fmt: skip
     assert verdict["spans"][0].keys() == {"start_s", "end_s", "score"}
     wrong = run("verify", "out.wav", "--key", key, "--payload", "0xa112", "--json")

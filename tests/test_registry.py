@@ -11,13 +11,29 @@ from pathlib import Path
 
 import pytest
 
-from keybound import registry
+from keybound import records, registry, schema
 from keybound.errors import CodeError, KeyFileError, RegistryError
+from keybound.fingerprint import Fingerprint
 from keybound.keys import Key
 from keybound.registry import Party, Registry, default_path
 
 KEY = Key(bytes(range(32)))
 NOON = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
+RECORD = records.Record(
+    created=NOON,
+    party="alice",
+    payload=0x5EED,
+    bits=16,
+    nonce=b"",
+    position=7,
+    key=KEY.fingerprint,
+    detector="keybound 0.1.0",
+    samples=4800,
+    rate=48000,
+    sha256=None,
+    fingerprint=Fingerprint(3, bytes(range(6))),
+)
+STAMPED = records.stamp(RECORD, KEY)
 
 
 @pytest.fixture
@@ -200,17 +216,51 @@ def test_positions_are_never_given_out_twice(tmp_path: Path, party: Party) -> No
         assert one.draw("alice") == 3  # a refusal leaves nothing locked
 
 
-def test_a_registry_from_before_seals_is_brought_up_to_date(tmp_path: Path, party: Party) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_earlier_registry_is_brought_up_to_date(
+    tmp_path: Path, party: Party, version: int
+) -> None:
     path = tmp_path / "registry"
     with Registry(path) as known:
         known.add(party)
-    statement(path, "ALTER TABLE party DROP COLUMN drawn; PRAGMA user_version = 1")
+    statement(path, f"DROP TABLE record; PRAGMA user_version = {version}")  # knew no records
+    if version == 1:
+        statement(path, "ALTER TABLE party DROP COLUMN drawn")  # and no seals
     with Registry(path) as known:
         assert known.get("alice") == party
         assert known.draw("alice") == 0
+        assert known.records() == ()
+        assert known.append(STAMPED) == 1
 
 
-@pytest.mark.parametrize("version", [0, 1, 2])
+def test_records_are_kept_as_they_are_and_found_by_party_and_key(path: Path, party: Party) -> None:
+    other = Key(bytes(32))
+    bobs = records.stamp(replace(RECORD, party="bob"), KEY)
+    later = records.stamp(replace(RECORD, key=other.fingerprint), other)
+    with Registry(path) as opened:
+        opened.add(party)
+        assert [opened.append(one) for one in (STAMPED, bobs, later)] == [1, 2, 3]
+        assert [entry.stamped for entry in opened.records()] == [STAMPED, bobs, later]
+        assert opened.records(party) == (records.Entry(1, STAMPED),)
+        assert opened.record(2).stamped == bobs
+        opened.remove("alice")  # evidence outlives the party
+        assert len(opened.records()) == 3
+    with Registry(path) as opened:
+        assert opened.record(1).stamped.record == RECORD
+        with pytest.raises(RegistryError, match="no record 4"):
+            opened.record(4)
+
+
+@pytest.mark.parametrize("change", ["data = x'7b7d'", "data = 'text'", "data = 5"])
+def test_a_damaged_record_is_refused(path: Path, change: str) -> None:
+    with Registry(path) as opened:
+        opened.append(STAMPED)
+    statement(path, f"UPDATE record SET {change}")
+    with Registry(path) as opened, pytest.raises(RegistryError, match="damaged at record 1"):
+        opened.record(1)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
 def test_databases_of_other_programs_are_refused(tmp_path: Path, version: int) -> None:
     path = tmp_path / "music.sqlite"
     statement(path, f"CREATE TABLE music (title TEXT); PRAGMA user_version = {version}")
@@ -222,8 +272,8 @@ def test_databases_of_other_programs_are_refused(tmp_path: Path, version: int) -
 
 def test_a_newer_schema_is_refused(path: Path) -> None:
     Registry(path).close()
-    statement(path, f"PRAGMA user_version = {registry.SCHEMA_VERSION + 1}")
-    with pytest.raises(RegistryError, match="has schema 3, and this program reads schema 2"):
+    statement(path, f"PRAGMA user_version = {schema.VERSION + 1}")
+    with pytest.raises(RegistryError, match="has schema 4, and this program reads schema 3"):
         Registry(path)
 
 

@@ -4,10 +4,13 @@ A maker marks the speech it generates; anyone can detect that a mark is there; o
 the key can read whose it is.
 """
 
+from keybound.codes import position_nonce
 from keybound.errors import KeyBoundError
 from keybound.evidence import Detection, Mark, Span
 from keybound.keys import Key
+from keybound.origin import Origin
 from keybound.search import Places, Sealed
+from keybound.served import Grader
 from keybound.stream import StreamDetector, StreamEmbedder
 from keybound.verdict import Verdict
 from keybound.watermark import (
@@ -23,11 +26,13 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Detection",
+    "Grader",
     "Key",
     "KeyBoundError",
     "Mark",
     "MarkWarning",
     "Marked",
+    "Origin",
     "Places",
     "Sealed",
     "Span",
@@ -37,5 +42,6 @@ __all__ = [
     "Watermarker",
     "detect",
     "embed",
+    "position_nonce",
     "verify",
 ]

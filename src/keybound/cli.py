@@ -7,27 +7,26 @@ Keys come from files or from standard input, never from an argument. Exit status
 """
 
 import dataclasses
-import json
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from keybound import lab, parties
+from keybound import lab, ledger, parties
 from keybound.corpora import batch
-from keybound.keys import Key
-from keybound.parties import claim, every_claim
+from keybound.parties import Claim, claim, every_claim, lone_key
 from keybound.registry import Registry, default_path
 from keybound.terminal import (
     as_json,
     emit,
+    from_host,
     in_one_line,
     key_file,
     model,
     nonce,
     options,
+    own_mask,
     party_name,
     payload,
     position,
@@ -37,8 +36,6 @@ from keybound.terminal import (
     reworded,
     say,
 )
-
-KNOWN_REACH_S = 3600.0  # where the position is known, a cut is looked for further on
 
 if TYPE_CHECKING:
     from keybound.verdict import Verdict
@@ -54,17 +51,6 @@ def cli(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-@cli.command()
-@click.argument("path", type=click.Path())
-@click.option("--comment", default="", help="A line for people, kept in the file.")
-def keygen(path: str, comment: str) -> None:
-    """Make a new key in the file PATH, which must not exist yet."""
-    key = Key.generate()
-    key.write(path, comment=comment)
-    say(f"wrote {path}; keep it secret and keep a copy")
-    click.echo(key.fingerprint)
-
-
 def load(model: str | None) -> "Watermarker":
     from keybound.watermark import Watermarker
 
@@ -74,11 +60,11 @@ def load(model: str | None) -> "Watermarker":
 @cli.command()
 @click.argument("host", type=click.Path())
 @click.argument("output", type=click.Path())
-@options(party_name, key_file, payload, nonce, position)
+@options(party_name, key_file, payload, from_host, nonce, own_mask, position)
 @click.option("--no-seal", is_flag=True, help="Leave the sealed evidence out.")
 @click.option("--rolling", is_flag=True, help="Let the code follow the key's stream by the second.")
 @click.option("--force", is_flag=True, help="Replace OUTPUT if it exists.")
-@click.option("--no-check", is_flag=True, help="Do not read OUTPUT back: half the time.")
+@click.option("--no-check", is_flag=True, help="Do not read the mark back: half the time.")
 @options(registry, model, as_json)
 def embed(
     host: str,
@@ -86,7 +72,9 @@ def embed(
     name: str | None,
     key_file: str | None,
     payload: int | None,
+    from_host: bool,
     nonce: bytes,
+    own_mask: bool,
     position: int | None,
     no_seal: bool,
     rolling: bool,
@@ -100,20 +88,35 @@ def embed(
 
     OUTPUT is read back and verified before it appears; if the mark cannot be read from it,
     nothing is written. The seal gets a position of its own, which is told: the party's next, or
-    one by chance of the 256 that verify looks through; --position chooses one. With --rolling what
-    is left of the mark after codecs and noise is sealed evidence too; verify sees by itself
-    whether a code rolls, and needs some seconds of a recording that was cut.
+    one by chance of the 256 that verify looks through; --position chooses one. For a party the
+    registry keeps a record of what was marked (keybound record). With --rolling what is left of the
+    mark after codecs and noise is sealed evidence too: verify sees by itself whether a code rolls,
+    and needs some seconds of a recording that was cut.
     """
-    from keybound import files
+    from keybound import codes, files, hostmac, seal
 
     if no_seal and (rolling or position is not None):
         raise click.UsageError("--no-seal leaves nothing to place or to roll")
+    if own_mask and (nonce or no_seal or from_host):
+        raise click.UsageError("--nonce-from-position needs a seal, and takes the place of --nonce")
+    if rolling and (own_mask or from_host):
+        raise click.UsageError("--rolling draws masks of its own, for payloads that are given")
 
     marker = load(model)
-    _, key, number, rho, _ = claim(name, key_file, payload, registry, marker.card.bits)
+    if from_host:
+        key = lone_key(key_file, name, payload)
+        spoken = hostmac.payload(files.listen(host), key, marker.card.bits, nonce)
+        whose = Claim("", key, spoken, None)
+    else:
+        whose = claim(name, key_file, payload, registry, marker.card.bits)
+    party, key, number, rho, _ = whose
     if name is not None and position is None and not no_seal:
         with Registry(registry or default_path()) as known:
             position = known.draw(name)
+    if own_mask:
+        position = seal.place(position, wanted=True)
+        assert position is not None
+        nonce = codes.position_nonce(position)
     how: dict[str, Any] = {"key": key, "payload": number, "nonce": nonce, "position": position}
     how |= {"seal": not no_seal, "rolling": rolling}
     how |= {"replace": force, "progress": progress_bar("marking")}
@@ -128,6 +131,10 @@ def embed(
     if made.position is not None:
         say(f"sealed at position {made.position}")
     facts |= {"output": output, "clipped": made.clipped, "position": made.position}
+    if name is not None:
+        of: Any = {"party": party, "key": key, "payload": number, "nonce": nonce}
+        facts["record"] = ledger.note(files.record(marker, made, **of), registry)
+        say(f"record {facts['record']}")
     emit(facts, words, as_json)
 
 
@@ -177,9 +184,11 @@ def detect(
 
 @cli.command()
 @click.argument("recording", type=click.Path())
-@options(party_name, key_file, payload, nonce, position)
+@options(party_name, key_file, payload, from_host, nonce, own_mask, position)
 @click.option("--speed", type=click.FloatRange(0, 10), default=0.0, help="Percent to allow for.")
 @click.option("--any", "anyone", is_flag=True, help="Try every registered party.")
+@click.option("--record", "record", type=click.Path(), help="An exported record to compare with.")
+@click.option("--grade-only", is_flag=True, help="Say nothing but the grade: what to serve.")
 @click.option(
     "--require",
     type=click.Choice(["attributed", "sealed"]),
@@ -193,10 +202,14 @@ def verify(
     name: str | None,
     key_file: str | None,
     payload: int | None,
+    from_host: bool,
     nonce: bytes,
+    own_mask: bool,
     position: int | None,
     speed: float,
     anyone: bool,
+    record: str | None,
+    grade_only: bool,
     require: str,
     registry: str | None,
     model: str | None,
@@ -206,74 +219,45 @@ def verify(
 
     The grade is none, present, attributed (the payload agrees) or sealed (the key's pattern is
     there beyond doubt). Among several parties the seal is looked for of those whose payload
-    agrees; of all of them with --require sealed.
+    agrees; of all of them with --require sealed. A party's records say whether the audio is the
+    one that was marked: a seal that was copied to other audio does not count.
     """
-    from keybound import files
-    from keybound.search import Places
+    from keybound import files, trial
+    from keybound.verdict import GRADES
 
+    if own_mask and (nonce or from_host):
+        raise click.UsageError("--nonce-from-position takes the place of --nonce")
     marker = load(model)
-    if anyone:
+    told = None
+    if record is not None:
+        told = ledger.tell(record, payload, nonce, position)
+        payload, nonce, position = told.payload if name is None else None, told.nonce, told.position
+    claims = []
+    if from_host:
+        key = lone_key(key_file, name, payload, record, anyone)
+    elif anyone:
         if name is not None or key_file is not None or payload is not None:
             raise click.UsageError("--any tries every party; name none")
         claims = every_claim(registry, marker.card.bits)
     else:
         claims = [claim(name, key_file, payload, registry, marker.card.bits)]
+    entries = ledger.entries_of(claims, registry, told)
     found = files.detect(marker, recording, levels=True, progress=progress_bar("listening"))
-    verdicts = []
-    for _, key, number, rho, drawn in claims:
-        places = Places(range(max(drawn, len(Places().positions))), speed=speed / 100)
-        if position is not None:
-            places = Places((position,), reach_s=KNOWN_REACH_S, speed=speed / 100)
-        judge = partial(
-            marker.judge, found, key=key, payload=number, nonce=nonce, rho=rho, tries=len(claims)
-        )
-        verdict = judge()
-        if verdict.verified or len(claims) == 1 or require == "sealed":
-            verdict = judge(places=places)
-        verdicts.append(verdict)
-    bound = max(verdict.bound for verdict in verdicts)  # parties may differ in rho
-    for who, verdict in zip((one.name for one in claims), verdicts, strict=True):
-        verdict = dataclasses.replace(verdict, bound=bound)
+    how: Any = {"nonce": nonce, "position": position, "speed": speed / 100}
+    if from_host:
+        verdicts = [trial.judge_host(marker, found, key, **how)]
+    else:
+        how |= {"sealed": require == "sealed", "own_mask": own_mask}
+        verdicts = trial.judge(marker, found, claims, entries, **how)
+    grade = trial.best(verdicts)
+    if grade_only:
+        emit({"grade": grade}, grade, as_json)
+        verdicts = []
+    for who, verdict in zip([one.name for one in claims] or [""], verdicts, strict=False):
         named = {"party": who} if who else {}
         text = f"{who}: {verdict.words}" if who else verdict.words
         emit(named | evidence(verdict), text, as_json)
-    sys.exit(0 if any(verdict.reaches(require) for verdict in verdicts) else 1)
-
-
-@cli.command()
-@click.argument("name", required=False)
-@click.argument("recording", type=click.Path(), required=False)
-@click.argument("output", type=click.Path(), required=False)
-@click.option("--strength", type=float, help="The attack's dial, such as an SNR in dB.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, help="What chance is drawn from.")
-@click.option("--force", is_flag=True, help="Replace OUTPUT if it exists.")
-@click.option("--list", "listing", is_flag=True, help="List the attacks.")
-def attack(
-    name: str | None,
-    recording: str | None,
-    output: str | None,
-    strength: float | None,
-    seed: int,
-    force: bool,
-    listing: bool,
-) -> None:
-    """Apply the attack NAME to RECORDING and write OUTPUT.
-
-    Several in a row are joined by a plus: keybound attack mp3+noise in.wav out.wav
-    """
-    from keybound import files
-    from keybound.attacks import ATTACKS
-
-    if listing:
-        width = max(map(len, ATTACKS))
-        for known, made in ATTACKS.items():
-            dial = f"  [--strength: {made.dial}]" if made.dial else ""
-            click.echo(f"{known:{width}}  {made.summary}{dial}")
-        return
-    if not (name and recording and output):
-        raise click.UsageError("name an attack, a recording and an output, or --list")
-    drawn = files.attack(name, recording, output, strength=strength, seed=seed, replace=force)
-    click.echo(json.dumps(drawn))
+    sys.exit(0 if GRADES.index(grade) >= GRADES.index(require) else 1)
 
 
 @cli.command()
@@ -286,8 +270,11 @@ def demo(out: str, model: str | None) -> None:
     run(load(model), Path(out))
 
 
+cli.add_command(parties.keygen)
 cli.add_command(parties.party)
 cli.add_command(batch.batch)
+cli.add_command(ledger.record)
+cli.add_command(lab.attack)
 cli.add_command(lab.train)
 cli.add_command(lab.export)
 cli.add_command(lab.bench)

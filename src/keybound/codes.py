@@ -18,6 +18,7 @@ Bits = npt.NDArray[np.uint8]
 
 MAX_BITS = 256
 MASK_LABEL = "keybound-1/mask"
+POSITION_PREFIX = b"position"  # of nonces, so that few others are like them
 
 
 def mask(key: Key, bits: int, nonce: bytes = b"") -> Bits:
@@ -29,6 +30,13 @@ def mask(key: Key, bits: int, nonce: bytes = b"") -> Bits:
     bits = check_bits(bits)
     data = key.derive(MASK_LABEL, (bits + 7) // 8, nonce)
     return np.unpackbits(np.frombuffer(data, dtype=np.uint8))[:bits]
+
+
+def position_nonce(position: int) -> bytes:
+    """Give the nonce of a recording whose mask is its own: that of its seal's position."""
+    if not 0 <= operator.index(position) < 1 << 32:
+        raise CodeError(f"position {position} does not exist", hint=f"from 0 to {(1 << 32) - 1}")
+    return POSITION_PREFIX + operator.index(position).to_bytes(4, "big")
 
 
 def to_bits(payload: int, bits: int) -> Bits:

@@ -4,20 +4,26 @@ However long a file is, only some seconds of it are in memory. An output appears
 right: a marked file is read back and verified first.
 """
 
+import dataclasses
+import hashlib
 import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from keybound import audio
+from keybound import audio, fingerprint, records
+from keybound import seal as seals
 from keybound.errors import AudioError
-from keybound.evidence import Detection
+from keybound.evidence import Detection, Levels
+from keybound.fingerprint import Fingerprint
 from keybound.keys import Key
+from keybound.resampler import Resampler
 from keybound.search import Places
 from keybound.stream import SHORTEST_S, too_short
 from keybound.verdict import Verdict
@@ -25,6 +31,7 @@ from keybound.watermark import BLOCK_S, Watermarker, why_unreadable
 
 Progress = Callable[[int, int], None]  # frames done, of so many
 
+NO_FINGERPRINT = Fingerprint(0, b"")
 _BLOCK_SAMPLES = 1 << 22  # in all channels: what bounds memory at high rates
 
 
@@ -36,6 +43,10 @@ class Written:
     power: float  # mean square of the host
     clipped: int  # samples that full scale limited
     position: int | None  # of the seal; None: not sealed
+    samples: int  # of one channel
+    rate: int
+    sha256: str = ""  # of the file
+    fingerprint: Fingerprint = NO_FINGERPRINT  # of what it sounds like
 
 
 def embed(
@@ -63,13 +74,15 @@ def embed(
     with _output(host, output, replace) as part:
         written = _write(marker, host, part, how, lambda done, of: progress(done, 2 * of))
         heard = detect(
-            marker, part, levels=seal, progress=lambda done, of: progress(of + done, 2 * of)
+            marker, part, levels=True, progress=lambda done, of: progress(of + done, 2 * of)
         )
         where = None if written.position is None else Places((written.position,), reach_s=0.0)
         verdict = marker.judge(heard, **secret, rho=rho, places=where)
         if not verdict.verified:
             why = why_unreadable(written.power, written.seconds)
             raise AudioError(f"{host} does not hold a mark: {why}", hint="nothing was written")
+        assert heard.levels is not None
+        written = _described(written, part, heard.levels)
     return verdict, written
 
 
@@ -87,11 +100,51 @@ def mark(
     replace: bool = False,
     progress: Progress = lambda *_: None,
 ) -> Written:
-    """Mark a file without reading it back, in half the time."""
+    """Mark a file without reading the mark back, in half the time."""
     how: dict[str, Any] = {"key": key, "payload": payload, "nonce": nonce}
     how |= {"position": position, "seal": seal, "rolling": rolling}
     with _output(host, output, replace) as part:
-        return _write(marker, host, part, how, progress)
+        written = _write(marker, host, part, how, progress)
+        return _described(written, part, listen(part))
+
+
+def record(
+    marker: Watermarker, written: Written, *, party: str, key: Key, payload: int, nonce: bytes
+) -> records.Stamped:
+    """Make the record of an embedding: what was marked for whom, now, and what it sounds like."""
+    made = records.Record(
+        created=datetime.now(UTC),
+        party=party,
+        payload=payload,
+        bits=marker.card.bits,
+        nonce=nonce,
+        position=written.position,
+        key=key.fingerprint,
+        detector=marker.card.sha256["detector.onnx"],
+        samples=written.samples,
+        rate=written.rate,
+        sha256=written.sha256 or None,
+        fingerprint=written.fingerprint,
+    )
+    return records.stamp(made, key)
+
+
+def described(path: str | os.PathLike[str], found: Detection, position: int | None) -> Written:
+    """Say of a marked file that is there already what `embed` would have said of it."""
+    assert found.levels is not None
+    with audio.Reader(path) as file:
+        rate, frames = file.sample_rate, file.frames
+    frames = frames or round(len(found.levels) * seals.STEP_S * rate)  # not all formats tell
+    return _described(
+        Written(frames / rate, 0.0, 0, position, frames, rate), Path(path), found.levels
+    )
+
+
+def _described(written: Written, path: Path, levels: Levels) -> Written:
+    """Add what a record says of the file that was written."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return dataclasses.replace(written, sha256=digest, fingerprint=fingerprint.take(levels))
 
 
 def _write(
@@ -116,7 +169,8 @@ def _write(
                 held = block
             made.write(stream.flush(held).reshape(-1, file.channels))
     power = energy / max(1, made.frames * file.channels)
-    return Written(made.frames / file.sample_rate, power, made.clipped, stream.position)
+    seconds = made.frames / file.sample_rate
+    return Written(seconds, power, made.clipped, stream.position, made.frames, file.sample_rate)
 
 
 def detect(
@@ -136,6 +190,19 @@ def detect(
             held = block
     stream.flush(held)
     return stream.detection()
+
+
+def listen(recording: str | os.PathLike[str]) -> Levels:
+    """Hear the levels of a file, as a detection holds them, without the networks."""
+    listener, made = seals.listener(), []
+    with audio.Reader(recording) as file:
+        down = Resampler(file.sample_rate, seals.RATE, 1)
+        for block in _blocks(file, lambda *_: None):
+            mono = block.mean(axis=1, keepdims=True).astype(np.float32, copy=False)
+            made += listener.push(down.push(mono)[:, 0])
+    made += listener.flush(down.flush()[:, 0])
+    rows = [one.reshape(-1, seals.BANDS).astype(np.float16) for one in made]
+    return np.concatenate([np.zeros((0, seals.BANDS), np.float16), *rows])
 
 
 def _blocks(file: audio.Reader, progress: Progress) -> Iterator[audio.Samples]:

@@ -1,4 +1,7 @@
-"""The verbs of the laboratory: train, export, bench. Their rooms are imported inside the verb."""
+"""The verbs of the laboratory: attack, train, export, bench.
+
+Their rooms are imported inside the verb.
+"""
 
 import importlib
 import json
@@ -11,6 +14,42 @@ from keybound.errors import KeyBoundError
 from keybound.terminal import options, progress_bar, say
 
 SEAL_PARTS = ("seal", "remover", "average", "forgery", "quality", "null")
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.argument("recording", type=click.Path(), required=False)
+@click.argument("output", type=click.Path(), required=False)
+@click.option("--strength", type=float, help="The attack's dial, such as an SNR in dB.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="What chance is drawn from.")
+@click.option("--force", is_flag=True, help="Replace OUTPUT if it exists.")
+@click.option("--list", "listing", is_flag=True, help="List the attacks.")
+def attack(
+    name: str | None,
+    recording: str | None,
+    output: str | None,
+    strength: float | None,
+    seed: int,
+    force: bool,
+    listing: bool,
+) -> None:
+    """Apply the attack NAME to RECORDING and write OUTPUT.
+
+    Several in a row are joined by a plus: keybound attack mp3+noise in.wav out.wav
+    """
+    from keybound import files
+    from keybound.attacks import ATTACKS
+
+    if listing:
+        width = max(map(len, ATTACKS))
+        for known, made in ATTACKS.items():
+            dial = f"  [--strength: {made.dial}]" if made.dial else ""
+            click.echo(f"{known:{width}}  {made.summary}{dial}")
+        return
+    if not (name and recording and output):
+        raise click.UsageError("name an attack, a recording and an output, or --list")
+    drawn = files.attack(name, recording, output, strength=strength, seed=seed, replace=force)
+    click.echo(json.dumps(drawn))
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""The verbs of `keybound party`, and whose mark the options of other verbs name."""
+"""The verbs `keygen` and `party`, and whose mark the options of other verbs name."""
 
 import dataclasses
 from datetime import UTC, datetime
@@ -14,6 +14,17 @@ from keybound.registry import Party, Registry, default_path
 from keybound.terminal import as_json, emit, number, options, registry, say
 
 NOBODY = "no party is registered (keybound party add)"
+
+
+@click.command()
+@click.argument("path", type=click.Path())
+@click.option("--comment", default="", help="A line for people, kept in the file.")
+def keygen(path: str, comment: str) -> None:
+    """Make a new key in the file PATH, which must not exist yet."""
+    key = Key.generate()
+    key.write(path, comment=comment)
+    say(f"wrote {path}; keep it secret and keep a copy")
+    click.echo(key.fingerprint)
 
 
 @click.group(no_args_is_help=False)
@@ -92,6 +103,13 @@ def claim(
         raise click.UsageError("say whose mark: --party NAME, or --key FILE and --payload NUMBER")
     codes.check_payload(payload, bits)
     return Claim("", Key.read(key_file), payload, None)
+
+
+def lone_key(key_file: str | None, *others: object) -> Key:
+    """Read the key where the payload comes from the host, and nothing else may say whose it is."""
+    if key_file is None or any(one is not None and one is not False for one in others):
+        raise click.UsageError("--payload-from-host goes with --key FILE alone")
+    return Key.read(key_file)
 
 
 def every_claim(registry: str | None, bits: int) -> list[Claim]:

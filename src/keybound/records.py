@@ -15,7 +15,7 @@ import unicodedata
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from keybound import codes, seal, signing
 from keybound.errors import KeyBoundError, RecordError
@@ -147,6 +147,13 @@ class Stamped:
     def write(self, path: str | os.PathLike[str]) -> None:
         """Export the record to a new file; one that exists is never replaced."""
         _write_new(Path(path), self.to_bytes())
+
+
+class Entry(NamedTuple):
+    """A record with its number in a registry; None where it comes from a file."""
+
+    number: int | None
+    stamped: Stamped
 
 
 def stamp(record: Record, key: Key) -> Stamped:

@@ -1,8 +1,9 @@
 """The registry: which parties there are, with what payload and which key file (SQLite).
 
-Holds the path of each key file and the key's public fingerprint, never the key itself. Knows
-nothing of audio or networks, and leaves to its caller which registry to open: `default_path`
-only says where one is usually kept. The schema is specified in docs/spec.md.
+Holds the path of each key file and the key's public fingerprint, never the key itself; and the
+records of what was marked for them. Knows nothing of audio or networks, and leaves to its caller
+which registry to open: `default_path` only says where one is usually kept. The tables are made in
+`schema` and specified in docs/spec.md.
 """
 
 import contextlib
@@ -17,30 +18,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from keybound import codes
-from keybound.errors import CodeError, RegistryError
+from keybound import codes, records, schema
+from keybound.errors import CodeError, RecordError, RegistryError
 from keybound.keys import FINGERPRINT_BYTES, Key
+from keybound.records import Entry, Stamped
 
-SCHEMA_VERSION = 2
-# "kbnd" in ASCII: tells a registry from the databases of other programs.
-APPLICATION_ID = 0x6B626E64
 NAME_MAX = 100
 BUSY_S = 10.0
-# The payload is hex text, because SQLite integers end at 64 bits.
-SCHEMA = """
-CREATE TABLE party (
-    name        TEXT    NOT NULL PRIMARY KEY,
-    payload     TEXT    NOT NULL,
-    bits        INTEGER NOT NULL,
-    rho         INTEGER NOT NULL,
-    key_file    TEXT    NOT NULL,
-    fingerprint TEXT    NOT NULL,
-    created     TEXT    NOT NULL,
-    drawn       INTEGER NOT NULL DEFAULT 0
-)
-"""
-# From schema 1, which knew no seals.
-UPGRADE = "ALTER TABLE party ADD COLUMN drawn INTEGER NOT NULL DEFAULT 0"
 COLUMNS = "name, payload, bits, rho, key_file, fingerprint, created, drawn"
 
 
@@ -114,7 +98,7 @@ class Registry:
             self._connection = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)
         try:
             with self._refusals():
-                self._prepare()
+                schema.prepare(self._connection, self.path)
         except BaseException:
             self.close()
             raise
@@ -183,41 +167,46 @@ class Registry:
         return int(rows[0][0])
 
     def remove(self, name: str) -> None:
-        """Forget the party of this name. Its key file stays where it is."""
+        """Forget the party of this name. Its key file and its records stay where they are."""
         name = _check_name(name)
         with self._refusals():
             cursor = self._connection.execute("DELETE FROM party WHERE name = ?", (name,))
         if cursor.rowcount == 0:
             raise _unknown(name)
 
-    def _prepare(self) -> None:
-        """Make or upgrade the table; refuse the file of another program or version."""
-        if self._pragma("user_version") < SCHEMA_VERSION:
-            # Two programs may open one new file: the second waits here and finds the table made.
-            self._connection.execute("BEGIN IMMEDIATE")
-            with self._connection:
-                tables = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-                is_ours = self._pragma("application_id") == APPLICATION_ID
-                version = self._pragma("user_version")
-                if (version == 0 and tables[0] == 0) or (version == 1 and is_ours):
-                    self._connection.execute(UPGRADE if version else SCHEMA)
-                    self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                    self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        if self._pragma("application_id") != APPLICATION_ID:
-            raise RegistryError(
-                f"{os.fspath(self.path)!r} is a database of another program, not a registry",
-                hint="is $KEYBOUND_REGISTRY set to the right file?",
-            )
-        version = self._pragma("user_version")
-        if version != SCHEMA_VERSION:
-            raise RegistryError(
-                f"registry {os.fspath(self.path)!r} has schema {version}, "
-                f"and this program reads schema {SCHEMA_VERSION}",
-                hint="it was made by a newer keybound: upgrade",
-            )
+    def append(self, stamped: Stamped) -> int:
+        """Keep a record for good, and give its number. No record is ever changed or removed."""
+        row = (stamped.record.party, stamped.record.key, stamped.to_bytes())
+        insert = "INSERT INTO record (party, key, data) VALUES (?, ?, ?) RETURNING number"
+        with self._refusals():
+            return int(self._connection.execute(insert, row).fetchall()[0][0])
 
-    def _pragma(self, name: str) -> int:
-        return int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
+    def records(self, party: Party | None = None) -> tuple[Entry, ...]:
+        """Give the records of a party under its present key, or all, the oldest first."""
+        query, values = "SELECT number, data FROM record ORDER BY number", []
+        if party is not None:
+            query = query.replace("ORDER", "WHERE party = ? AND key = ? ORDER")
+            values = [party.name, party.fingerprint]
+        with self._refusals():
+            rows = self._connection.execute(query, values).fetchall()
+        return tuple(self._entry(row) for row in rows)
+
+    def record(self, number: int) -> Entry:
+        """Give the record of this number."""
+        query = "SELECT number, data FROM record WHERE number = ?"
+        with self._refusals():
+            row = self._connection.execute(query, (number,)).fetchone()
+        if row is None:
+            raise RegistryError(f"no record {number}", hint="keybound record list shows them all")
+        return self._entry(row)
+
+    def _entry(self, row: tuple[int, bytes]) -> Entry:
+        number, data = row
+        try:
+            return Entry(number, records.parse(data))
+        except (RecordError, TypeError, AttributeError) as error:
+            what = f"registry {os.fspath(self.path)!r} is damaged at record {number}"
+            raise RegistryError(what, hint="restore a backup") from error
 
     def _party(self, row: tuple[str, str, int, int, str, str, str, int]) -> Party:
         name, payload, bits, rho, key_file, fingerprint, created, drawn = row

@@ -6,7 +6,7 @@ that a wrong key passes no more often than it says, whatever the recording is.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,6 +17,8 @@ from keybound.codes import Bits
 from keybound.evidence import Levels
 from keybound.keys import Key
 from keybound.seal import BANDS, COLUMN_STEPS, STEP_S
+
+CodeAt = Callable[[int], Bits]  # the code at a position
 
 SEALED_P = 1e-6  # what counts as sealed evidence
 # A weighted sum of fair signs exceeds z of its standard deviations at most this much more often
@@ -74,25 +76,31 @@ NOTHING = Sealed(p=1.0, z=0.0, position=0, start_s=0.0, speed=1.0, places=0)
 
 
 def find(
-    levels: Floats | Levels, key: Key, code: Bits, places: Places | None = None, tries: int = 1
+    levels: Floats | Levels,
+    key: Key,
+    code: Bits | CodeAt,
+    places: Places | None = None,
+    tries: int = 1,
 ) -> Sealed:
     """Find where the pattern of a key and code fits the levels (steps, BANDS) best.
 
-    `tries` counts the parties. Half of the chance that the p-value allows for is given to the
-    speed that was not changed, half to all the others.
+    Where each position has a code of its own, `code` is a function that gives it. `tries` counts
+    the parties. Half of the chance that the p-value allows for is given to the speed that was not
+    changed, half to all the others.
     """
     places = places or Places()
     if not len(places.positions):
         return NOTHING
     share = tries * (2 if places.speed > 0 else 1)
     views = _views(levels)
-    best = _scan(views, key, code, places, share)
+    code_at = code if callable(code) else lambda _: code
+    best = _scan(views, key, code_at, places, share)
     if best.holds or not places.speed > 0:
         return best
     part = levels[_busiest(views[0], SPEED_PART)].astype(np.float32)
     speeds = list(_speeds(places.speed, len(part) * STEP_S))
     for speed in speeds:
-        one = _scan(_views(respeed(part, speed)), key, code, places, share * len(speeds))
+        one = _scan(_views(respeed(part, speed)), key, code_at, places, share * len(speeds))
         best = min(best, replace(one, speed=speed), key=lambda found: found.p)
     return best
 
@@ -132,7 +140,7 @@ def _speeds(most: float, length_s: float) -> Iterator[float]:
         yield 1 + most * step / count
 
 
-def _scan(views: list[Floats], key: Key, code: Bits, places: Places, share: int) -> Sealed:
+def _scan(views: list[Floats], key: Key, code: CodeAt, places: Places, share: int) -> Sealed:
     """Search at one speed, one of `share` such searches, for all positions and cuts.
 
     The first view of the tiles is searched; what is found there is judged in all of them.
@@ -143,10 +151,10 @@ def _scan(views: list[Floats], key: Key, code: Bits, places: Places, share: int)
     reach = math.ceil(places.reach_s / STEP_S)
     part = _busiest(tiles, PART)
     matcher = _Matcher(tiles[part], reach + part.start)
-    found = ((*matcher.best(key, code, position), position) for position in places.positions)
+    found = ((*matcher.best(key, code(at), at), at) for at in places.positions)
     _, start, position = max(found)
     start -= part.start
-    z = max(_fit(view, key, code, position, start) for view in views)
+    z = max(_fit(view, key, code(position), position, start) for view in views)
     # Half of the chance is kept for recordings that nobody cut: there are few places for those.
     cuts = 2 * NEAR + 1 if abs(start) <= NEAR else len(tiles) + reach
     count = 2 * share * cuts * len(places.positions) * len(views)

@@ -85,6 +85,18 @@ payload = click.option("--payload", type=number, help="The party's payload: 2430
 position = click.option(
     "--position", type=click.IntRange(0, (1 << 32) - 1), help="The seal's position in the stream."
 )
+from_host = click.option(
+    "--payload-from-host",
+    "from_host",
+    is_flag=True,
+    help="The payload is a keyed tag of the audio itself.",
+)
+own_mask = click.option(
+    "--nonce-from-position",
+    "own_mask",
+    is_flag=True,
+    help="A mask for each recording, by its seal's position.",
+)
 nonce = click.option("--nonce", type=octets, default="", help="A nonce for the mask, in hex.")
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from keybound.evidence import Span
+from keybound.origin import UNTRACED, Origin
 from keybound.search import NOTHING, Sealed
 
 GRADES = ("none", "present", "attributed", "sealed")  # what holds, the least first
@@ -15,7 +16,10 @@ class Verdict:
     `verified` is the rule V_A: presence at or above its threshold and the decoded payload within
     `rho` bits of the registered one. `bound` is the probability that a wrong key passes, corrected
     for the `tries` parties and the `marks` that were tried; `spans` is where the marks are. `seal`
-    is the evidence of the keyed pattern, which counts by itself: it outlives the mark.
+    is the evidence of the keyed pattern, which counts by itself: it outlives the mark. `origin`
+    says which of the party's records the recording is, where there are records: a seal on other
+    audio than its record was copied there, and does not count. Where each recording has a mask of
+    its own and nothing says which, `mask_known` is false and `distance` means nothing.
     """
 
     verified: bool
@@ -30,11 +34,13 @@ class Verdict:
     marks: int
     spans: tuple[Span, ...]
     seal: Sealed = NOTHING
+    origin: Origin = UNTRACED
+    mask_known: bool = True
 
     @property
     def grade(self) -> str:
         """Say what holds: none, present, attributed (the rule V_A), or sealed."""
-        if self.seal.holds:
+        if self.seal.holds and self.origin.match != "other":
             return "sealed"
         if self.verified:
             return "attributed"
@@ -47,6 +53,10 @@ class Verdict:
     @property
     def words(self) -> str:
         """Say the verdict in a sentence."""
+        return f"{self._evidence}{self.origin.words(sealed=self.seal.holds, marked=self.verified)}"
+
+    @property
+    def _evidence(self) -> str:
         agree = f"payload agrees in {self.bits - self.distance} of {self.bits} bits"
         if self.seal.holds:
             sealed = f"sealed evidence {self.seal.words}"
@@ -58,4 +68,6 @@ class Verdict:
             return f"marked, {agree}; {who} passes with probability {self.bound:.2g}"
         if not self.present:
             return f"no mark found (presence {self.presence:.3f} under {self.threshold:.3f})"
+        if not self.mask_known:
+            return "marked, but by whom cannot be read: no seal and no record says with which mask"
         return f"marked, but not by this key and payload: {agree}, {self.bits - self.rho} needed"

@@ -275,7 +275,8 @@ def _blocks(samples: audio.Samples, sample_rate: int) -> Iterator[audio.Samples]
 
 
 @cache
-def _shipped() -> Watermarker:
+def shipped() -> Watermarker:
+    """Give the shipped model, loaded once."""
     return Watermarker()
 
 
@@ -292,12 +293,12 @@ def embed(
 ) -> npt.NDArray[Any]:
     """Mark samples with the shipped model: see `Watermarker.embed`."""
     how: Any = {"position": position, "seal": seal, "rolling": rolling}
-    return _shipped().embed(samples, sample_rate, key=key, payload=payload, nonce=nonce, **how)
+    return shipped().embed(samples, sample_rate, key=key, payload=payload, nonce=nonce, **how)
 
 
 def detect(samples: npt.ArrayLike, sample_rate: int) -> Detection:
     """Look for a mark with the shipped model: see `Watermarker.detect`."""
-    return _shipped().detect(samples, sample_rate)
+    return shipped().detect(samples, sample_rate)
 
 
 def verify(
@@ -310,6 +311,6 @@ def verify(
     places: Places | None = None,
 ) -> Verdict:
     """Verify a party's mark with the shipped model: see `Watermarker.verify`."""
-    return _shipped().verify(
+    return shipped().verify(
         samples, sample_rate, key=key, payload=payload, nonce=nonce, places=places
     )

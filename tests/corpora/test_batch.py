@@ -21,10 +21,11 @@ import soundfile as sf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keybound import audio, cli
+from keybound import audio, cli, files, fingerprint
 from keybound.corpora import corpus, engines, journal, manifest, worker
 from keybound.errors import CorpusError
 from keybound.keys import Key
+from keybound.registry import Registry
 from keybound.watermark import Watermarker
 
 DATA = Path(__file__).parents[1] / "data"
@@ -373,6 +374,13 @@ def test_parties_payloads_and_nonces_by_row(
     marking += ("--jobs", "1")
     assert run(*marking).code == 0
     assert [row["party"] for row in rows("e.parquet")] == ["alice", "bob", None, None]
+    noted = [row["record"] for row in rows("e.parquet")]
+    assert (sorted(noted[:2]), noted[2:]) == ([1, 2], [None, None])  # parties alone have a registry
+    with Registry(home / "registry.sqlite") as known:
+        for row in rows("e.parquet")[:2]:
+            one = known.record(row["record"]).stamped.record
+            assert (one.party, one.position) == (row["party"], row["position"])
+            assert one.fingerprint == fingerprint.take(files.listen(row["output"]))
     for name, options in {
         "alice": ("--party", "alice"),
         "bob": ("--party", "bob"),

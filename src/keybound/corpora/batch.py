@@ -138,6 +138,7 @@ def _batch(
     items = read(manifest[0], out, columns=columns)
     if nonce:
         items = [item if item.nonce else replace(item, nonce=nonce) for item in items]
+    where = Path(claims.get("registry") or default_path())
     job, who = _whose(verb, model, items, **claims)
     if dry_run:
         _list(items, corpus.plan(job, items, who, book, force=force), as_json)
@@ -154,7 +155,7 @@ def _batch(
             if engine == "ray":
                 spread = partial(engines.on_ray, jobs=jobs, address=address, stop=stop)
             if planned.tasks:
-                corpus.run(job, planned, book, spread, ended)
+                corpus.run(job, planned, book, spread, ended, where)
         count = corpus.conclude(planned, items, book, table)
         _tell_failures(items, book.rows(planned.names), count["failed"])
     found = {"detect": "present", "verify": "verified"}.get(verb)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from keybound import codes
+from keybound import codes, records
 from keybound.corpora.journal import Journal, Row, Stamp, write_results
 from keybound.corpora.manifest import Item, absolute
-from keybound.corpora.worker import ENV, Job, Task, Whose, read_key
+from keybound.corpora.worker import ENV, RECORD, Job, Task, Whose, read_key
 from keybound.errors import CodeError, CorpusError, KeyBoundError, KeyFileError
 from keybound.parties import NOBODY, party_claim
 from keybound.registry import Party, Registry
@@ -149,8 +149,13 @@ def run(
     journal: Journal,
     engine: Engine,
     ended: Callable[[Row], None],
+    registry: Path,
 ) -> None:
-    """Do the tasks that remain, each end noted in the journal before `ended` hears of it."""
+    """Do the tasks that remain, each end noted in the journal before `ended` hears of it.
+
+    The records that come of them are kept in the registry, here and not by the workers, who may be
+    elsewhere. One whose end was not noted any more is made again: better two than none.
+    """
 
     def begun() -> Iterator[Task]:
         for task in planned.tasks:
@@ -159,6 +164,9 @@ def run(
             yield task
 
     for name, entry in engine(job, begun()):
+        if made := entry["row"].get(RECORD):
+            with Registry(registry) as known:
+                entry["row"][RECORD] = known.append(records.parse(made.encode()))
         journal.finish(name, entry)
         ended(entry["row"])
 

@@ -38,6 +38,7 @@ COLUMNS = {
     "grade": "string",  # none, present, attributed or sealed
     "seal_p": "float64",
     "position": "int64",  # of the seal in the key's stream
+    "record": "int64",  # its number in the registry
     "spans": "spans",
     "clipped": "int64",  # samples limited to full scale
     "took_s": "float64",

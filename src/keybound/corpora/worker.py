@@ -11,6 +11,7 @@ import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from keybound import files
 from keybound.corpora.journal import COLUMNS, Row, Stamp
@@ -22,6 +23,7 @@ from keybound.verdict import Verdict
 from keybound.watermark import Watermarker
 
 ENV = "env:"
+RECORD = "record"  # in an entry of a worker: the record as it is exported, then its number
 
 
 @dataclass(frozen=True)
@@ -180,6 +182,7 @@ class Worker:
                 replace=True,
             )
             part.replace(output)
+            row |= self._record(written, one, task)
         except KeyBoundError as error:
             message = error.message.replace(f"{stage}{os.sep}", f"{output.parent}{os.sep}")
             raise CorpusError(message, hint=error.hint) from error
@@ -196,7 +199,18 @@ class Worker:
         except KeyBoundError:
             return None
         verdict = self._judged(found, one, task, places=Places((_position(task),)))
-        return _columns(verdict) | {"seconds": seconds} if verdict.verified else None
+        if not verdict.verified:
+            return None
+        made = files.described(task.output, found, _position(task))
+        return _columns(verdict) | {"seconds": seconds} | self._record(made, one, task)
+
+    def _record(self, written: files.Written, one: Whose, task: Task) -> Row:
+        """Give the record of an embedding of a registered party, for whoever keeps the registry."""
+        if not one.name or one.payload is None:
+            return {}
+        of: Any = {"party": one.name, "key": self._key(one), "payload": one.payload}
+        made = files.record(self.marker, written, nonce=task.nonce, **of)
+        return {RECORD: made.to_bytes().decode()}
 
 
 def _columns(result: Detection | Verdict) -> Row:

@@ -1,0 +1,178 @@
+"""The verbs of `keybound record`, and what other verbs write into the registry or read from it."""
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import click
+
+from keybound import records
+from keybound.errors import RecordError
+from keybound.keys import Key
+from keybound.parties import Claim
+from keybound.records import Entry, Stamped
+from keybound.registry import Registry, default_path
+from keybound.signing import PUBLIC_BYTES, SigningKey
+from keybound.terminal import as_json, emit, key_file, octets, options, party_name, registry, say
+
+number = click.argument("number", type=click.IntRange(1, (1 << 63) - 1))
+
+
+@click.group(no_args_is_help=False)
+def record() -> None:
+    """Look at the records of what was marked, export and check them."""
+
+
+@record.command("list")
+@options(party_name, registry, as_json)
+def record_list(name: str | None, registry: str | None, as_json: bool) -> None:
+    """List the records, of all parties or of one."""
+    with Registry(registry or default_path()) as known:
+        entries = known.records(None if name is None else known.get(name))
+    if not entries:
+        say("there are no records (keybound embed --party makes one)")
+    for entry in entries:
+        emit(_brief(entry), "\t".join(str(value) for value in _brief(entry).values()), as_json)
+
+
+@record.command("show")
+@number
+@options(registry, as_json)
+def record_show(number: int, registry: str | None, as_json: bool) -> None:
+    """Show the record NUMBER: with --json all of it, the fingerprint too."""
+    entry = _entry(number, registry)
+    whole = json.loads(entry.stamped.to_bytes())
+    shown = whole["record"] | {"mac": whole["mac"]}
+    shown["fingerprint"] = f"{len(entry.stamped.record.fingerprint.data)} bytes"
+    text = "\n".join(f"{name:12}{value}" for name, value in shown.items())
+    emit({"number": number} | whole, f"{'number':12}{number}\n{text}", as_json)
+
+
+@record.command("export")
+@number
+@click.argument("path", type=click.Path())
+@click.option("--sign", "signer", type=click.Path(), help="Sign it with this signing key.")
+@registry
+def record_export(number: int, path: str, signer: str | None, registry: str | None) -> None:
+    """Write the record NUMBER to the file PATH, which must not exist yet."""
+    stamped = _entry(number, registry).stamped
+    if signer is not None:
+        stamped = stamped.sign(SigningKey.read(signer))
+    stamped.write(path)
+    say(f"wrote {path}")
+
+
+@record.command("check")
+@click.argument("path", type=click.Path())
+@options(party_name, key_file)
+@click.option("--public", type=octets, help="The signer's public key, in hex: no secret is needed.")
+@options(registry, as_json)
+def record_check(
+    path: str,
+    name: str | None,
+    key_file: str | None,
+    public: bytes | None,
+    registry: str | None,
+    as_json: bool,
+) -> None:
+    """Say whether the record in the file PATH is as it was made.
+
+    Checked with the key of its party, or with the public key of who signed it. The public key must
+    come from the signer and not from the file.
+    """
+    if sum(given is not None for given in (name, key_file, public)) != 1:
+        raise click.UsageError("check with one of --party, --key and --public")
+    stamped = records.read(path)
+    if public is not None:
+        if len(public) != PUBLIC_BYTES:
+            raise click.UsageError(f"a public key has {2 * PUBLIC_BYTES} hex digits")
+        stamped.check_signature(public)
+        how = "signature holds"
+    else:
+        stamped.check(_key(name, key_file, registry))
+        how = "mac holds"
+    about = {
+        name: value for name, value in _brief(Entry(None, stamped)).items() if name != "number"
+    }
+    text = f"{how}: payload {about['payload']} of {about['party']}, marked {about['created']}"
+    emit({"holds": True, "by": how.split()[0]} | about, text, as_json)
+
+
+@record.command("keygen")
+@click.argument("path", type=click.Path())
+def record_keygen(path: str) -> None:
+    """Make a signing key in the file PATH, which must not exist yet, and print its public key."""
+    made = SigningKey.generate()
+    public = made.public.hex()  # refused before anything is written where it cannot be had
+    made.write(path)
+    say(f"wrote {path}; keep it secret, and give the public key to who checks")
+    click.echo(public)
+
+
+def note(stamped: Stamped, registry: str | None) -> int:
+    """Keep the record of an embedding; give its number."""
+    with Registry(registry or default_path()) as known:
+        return known.append(stamped)
+
+
+class Told(NamedTuple):
+    """What a record tells a verifier, beside what the options say."""
+
+    entry: Entry
+    payload: int
+    nonce: bytes
+    position: int | None
+
+
+def tell(path: str, payload: int | None, nonce: bytes, position: int | None) -> Told:
+    """Read a record from a file, for what the options leave open; refuse where they disagree."""
+    entry = Entry(None, records.read(path))
+    known = entry.stamped.record
+    for what, given, own in (
+        ("payload", payload, known.payload),
+        ("nonce", nonce or None, known.nonce),
+        ("position", position, known.position),
+    ):
+        if given is not None and given != own:
+            raise RecordError(f"the record names another {what}", hint=f"leave --{what} out")
+    return Told(entry, known.payload, known.nonce, known.position)
+
+
+def entries_of(
+    claims: Sequence[Claim], registry: str | None, told: Told | None = None
+) -> dict[str, tuple[Entry, ...]]:
+    """Give the records of each claimant: the one that was told, else those of the registry."""
+    if told is not None:
+        if len(claims) != 1 or claims[0].payload != told.payload:
+            raise RecordError("the record is not of this party's payload")
+        told.entry.stamped.check(claims[0].key)  # before any work
+        return {claims[0].name: (told.entry,)}
+    if not any(one.name for one in claims):
+        return {one.name: () for one in claims}
+    with Registry(registry or default_path()) as known:
+        return {one.name: known.records(known.get(one.name)) for one in claims}
+
+
+def _entry(number: int, registry: str | None) -> Entry:
+    with Registry(registry or default_path()) as known:
+        return known.record(number)
+
+
+def _key(name: str | None, key_file: str | None, registry: str | None) -> Key:
+    if name is None:
+        assert key_file is not None
+        return Key.read(key_file)
+    with Registry(registry or default_path()) as known:
+        return known.get(name).key()
+
+
+def _brief(entry: Entry) -> dict[str, str | int | float | None]:
+    one = entry.stamped.record
+    return {
+        "number": entry.number,
+        "party": one.party,
+        "created": one.created.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "payload": f"0x{one.payload:0{-(-one.bits // 4)}x}",
+        "position": one.position,
+        "seconds": round(one.samples / one.rate, 3),
+    }

@@ -1,0 +1,127 @@
+"""Origin: which of a party's records a recording is, or that its mark was copied from elsewhere.
+
+A seal says at which position it was made, and the record of that position says of what. A seal on
+other audio than its record was carried there. Knows levels, records and what was found of the seal:
+no audio, no networks, no registry.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from keybound.blocks import Floats
+from keybound.errors import RecordError
+from keybound.evidence import Levels
+from keybound.keys import Key
+from keybound.likeness import SPEED, Match, match
+from keybound.records import Entry
+from keybound.search import Sealed
+
+MATCHES = ("same", "other", "unclear", "none")
+MOST_AT_SPEEDS = 100  # records that a recording is compared with at other speeds too
+
+
+@dataclass(frozen=True)
+class Origin:
+    """How a recording compares with the records of a party.
+
+    `match` is `same` (it is the recording of a record), `other` (a copy of none that was
+    compared, and would have been found), `unclear`, or `none` (there is no record to compare
+    with). `record` is the number of the one that comes nearest and `created` its time; `p` bounds
+    how often other words would agree so well with any of the `compared` records. Where the payload
+    is to speak for the host, it is compared instead of records, and `compared` is 0.
+    """
+
+    match: str = "none"
+    record: int | None = None
+    created: str | None = None
+    p: float = 1.0
+    agreement: float = 0.0
+    compared: int = 0
+    differs_s: tuple[tuple[float, float], ...] = ()  # stretches that are not of the record
+
+    @property
+    def which(self) -> str:
+        """Name the record in words."""
+        number = "the record" if self.record is None else f"record {self.record}"
+        return f"{number} of {self.created}"
+
+    def words(self, *, sealed: bool, marked: bool) -> str:
+        """Go on with the sentence of a verdict: empty where nothing was compared."""
+        if self.match != "none" and not self.compared:
+            how = "speaks" if self.match == "same" else "does not speak"
+            return f"; its payload {how} for this audio (p = {self.p:.2g})"
+        if self.match == "same":
+            parts = "".join(f"; not {a:.0f} to {b:.0f} s" for a, b in self.differs_s)
+            note = "" if sealed or marked else ", without this party's mark"
+            return f"; the audio is that of {self.which}{parts}{note}"
+        if self.match == "other" and (sealed or marked):
+            than = self.which if self.compared == 1 else f"any of its {self.compared} records"
+            what = "sealed" if sealed else "marked"
+            return f"; {what} by this party, but on other audio than {than}"
+        if self.match == "unclear" and (sealed or marked):
+            return "; whether the audio is that of a record is unclear"
+        return ""
+
+
+UNTRACED = Origin()
+
+
+def trace(
+    levels: Floats | Levels, seal: Sealed, entries: Sequence[Entry], *, key: Key, tries: int = 1
+) -> Origin:
+    """Find which record a recording is.
+
+    Where the seal holds, the records of its position are compared; if there are none, all are, but
+    then none of them speaks against the seal. `tries` counts the parties. A record that the key
+    did not stamp is refused.
+    """
+    for entry in entries:
+        _check(entry, key)
+    placed = [one for one in entries if one.stamped.record.position == seal.position]
+    chosen = placed if seal.holds and placed else entries
+    if not chosen:
+        return UNTRACED
+    speed = SPEED if len(chosen) <= MOST_AT_SPEEDS else 0.0
+    found = [
+        (
+            match(entry.stamped.record.fingerprint, levels, speed=speed, tries=tries * len(chosen)),
+            entry,
+        )
+        for entry in chosen
+    ]
+    best, entry = min(found, key=lambda pair: (pair[0].decision != "same", pair[0].p))
+    decision = _decide([one for one, _ in found], searched=speed > 0)
+    if seal.holds and not placed and decision != "same":
+        return UNTRACED
+    record = entry.stamped.record
+    return Origin(
+        match=decision,
+        record=entry.number,
+        created=_moment(record.created),
+        p=best.p,
+        agreement=best.agreement,
+        compared=len(chosen),
+        differs_s=best.differs_s if decision == "same" else (),
+    )
+
+
+def _decide(found: Sequence[Match], *, searched: bool) -> str:
+    """Say `other` only if every record does, and a faster or slower copy would have been found."""
+    decisions = {one.decision for one in found}
+    if "same" in decisions:
+        return "same"
+    return "other" if decisions == {"other"} and searched else "unclear"
+
+
+def _check(entry: Entry, key: Key) -> None:
+    try:
+        entry.stamped.check(key)
+    except RecordError as error:
+        if entry.number is None:
+            raise
+        raise RecordError(f"record {entry.number}: {error.message}", hint=error.hint) from None
+
+
+def _moment(created: datetime) -> str:
+    return created.isoformat(timespec="seconds").replace("+00:00", "Z")

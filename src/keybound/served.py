@@ -1,0 +1,50 @@
+"""What others may be told of a recording: its grade, and that only so often.
+
+Whoever sees the distance or the p-value of what they submit climbs by it to a mark that passes, in
+a few queries; whoever sees only the grade needs hundreds, and that many are not answered
+(docs/security.md, the oracle).
+"""
+
+import numpy.typing as npt
+
+from keybound.errors import KeyBoundError
+from keybound.keys import Key
+from keybound.search import Places
+from keybound.watermark import Watermarker, shipped
+
+
+class Grader:
+    """Answer for one party with nothing but the grade, `answers` times at most.
+
+    However they are made, so many recordings have `answers` times the chance of one that a wrong
+    key passes, and no more. Count for all who ask together, not for each.
+    """
+
+    def __init__(
+        self,
+        *,
+        key: Key,
+        payload: int,
+        answers: int,
+        nonce: bytes = b"",
+        places: Places | None = None,
+        marker: Watermarker | None = None,
+    ) -> None:
+        self._key, self._payload, self._nonce, self._places = key, payload, nonce, places
+        self._marker = marker or shipped()
+        self.left = answers
+
+    def grade(self, samples: npt.ArrayLike, sample_rate: int) -> str:
+        """Say none, present, attributed or sealed."""
+        if self.left < 1:
+            raise KeyBoundError("no answers are left", hint="each one helps a forger a little")
+        self.left -= 1
+        verdict = self._marker.verify(
+            samples,
+            sample_rate,
+            key=self._key,
+            payload=self._payload,
+            nonce=self._nonce,
+            places=self._places,
+        )
+        return verdict.grade

@@ -1,0 +1,285 @@
+"""Records as a user meets them: made by embed, looked at, exported, checked, compared by verify."""
+
+import io
+import json
+import re
+import sqlite3
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import soundfile as sf
+
+from keybound import cli, codes, files, fingerprint, records, trial
+from keybound.keys import Key
+from keybound.watermark import Watermarker
+
+DATA = Path(__file__).parent / "data"
+KEY = Key(bytes(range(32)))
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Run = Callable[..., Outcome]
+
+
+@pytest.fixture(scope="session")
+def marker() -> Watermarker:
+    return Watermarker()
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a host, and other speech."""
+    folder = tmp_path_factory.mktemp("made")
+    host, rate = sf.read(DATA / "flite-rms.flac", dtype="float32")
+    other, _ = sf.read(DATA / "espeak-ng-gb.flac", dtype="float32")
+    sf.write(folder / "host.wav", np.tile(host, 3), rate)
+    sf.write(folder / "other.wav", np.tile(other, 3), rate)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, marker: Watermarker, made: Path) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KEYBOUND_REGISTRY", str(tmp_path / "registry.sqlite"))
+    monkeypatch.setattr(cli, "load", lambda _: marker)
+    for file in made.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    KEY.write(tmp_path / "alice.key")
+    return tmp_path
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*args: object) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["keybound", *map(str, args)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+        code: Any = 0
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = end.code or 0
+        streams = capsys.readouterr()
+        return Outcome(code, streams.out, streams.err)
+
+    assert call("party", "add", "alice", "--key", "alice.key", "--payload", "0x5eed").code == 0
+    return call
+
+
+def refused(outcome: Outcome, words: str) -> None:
+    assert outcome.code == 2, outcome
+    assert outcome.out == ""
+    assert re.fullmatch(r"keybound: [^A-Z\n][^\n]*[^.\n]\n", outcome.err), outcome.err
+    assert words in outcome.err
+
+
+def transplant(host: Path, marked: Path, other: Path, output: Path) -> None:
+    """Lay the gains that the mark made in time and frequency on another host."""
+    (clean, rate), (with_mark, _), (onto, _) = (sf.read(p) for p in (host, marked, other))
+    size = min(map(len, (clean, with_mark, onto)))
+    window = np.sqrt(np.hanning(641)[:-1])
+    total = np.zeros(size)
+    for start in range(0, size - 640, 320):
+        part = slice(start, start + 640)
+        one, two, three = (np.fft.rfft(x[part] * window) for x in (clean, with_mark, onto))
+        gains = np.clip((np.abs(two) + 1e-4) / (np.abs(one) + 1e-4), 0.25, 4)
+        total[part] += np.fft.irfft(three * gains) * window
+    sf.write(output, total, rate)
+
+
+def test_embedding_for_a_party_leaves_a_record(run: Run, home: Path) -> None:
+    first = run("embed", "host.wav", "marked.wav", "--party", "alice", "--json")
+    assert (first.code, first.json["record"], first.json["position"]) == (0, 1, 0)
+    assert first.err == "keybound: sealed at position 0\nkeybound: record 1\n"
+    again = run("embed", "host.wav", "bare.wav", "--party", "alice", "--no-seal", "--no-check")
+    assert again.code == 0
+    alone = run("embed", "host.wav", "k.wav", "--key", "alice.key", "--payload", "1", "--json")
+    assert "record" not in alone.json  # no registry, no record
+
+    listed = [json.loads(line) for line in run("record", "list", "--json").out.splitlines()]
+    assert [(row["number"], row["party"], row["position"]) for row in listed] == [
+        (1, "alice", 0),
+        (2, "alice", None),
+    ]
+    assert run("record", "list", "--party", "alice").out.count("alice") == 2
+    shown = run("record", "show", "1", "--json").json
+    marked = home / "marked.wav"
+    assert (
+        shown["record"]["sha256"]
+        == files._described(  # of the file that was written
+            files.Written(0, 0, 0, 0, 0, 0), marked, fingerprint.hear(np.zeros(0))
+        ).sha256
+    )
+    assert shown["record"]["payload"] == "5eed"
+    assert shown["record"]["samples"] == sf.info(marked).frames
+    assert "5eed" in run("record", "show", "2").out
+
+
+def test_the_fingerprint_is_that_of_the_file(run: Run, home: Path) -> None:
+    run("embed", "host.wav", "a.wav", "--party", "alice", "--position", "9")
+    run("embed", "host.wav", "b.wav", "--party", "alice", "--position", "9", "--no-check")
+    prints = []
+    for number in (1, 2):
+        run("record", "export", number, f"{number}.kbr")
+        prints.append(records.read(home / f"{number}.kbr").record.fingerprint)
+    assert prints[0] == prints[1] == fingerprint.take(files.listen(home / "a.wav"))
+    assert prints[0].columns == -(-sf.info(home / "a.wav").frames // 640)
+
+
+def test_a_record_is_exported_signed_and_checked(run: Run) -> None:
+    run("embed", "host.wav", "marked.wav", "--party", "alice")
+    public = run("record", "keygen", "sign.key").out.strip()
+    assert re.fullmatch(r"[0-9a-f]{64}", public)
+    assert run("record", "export", "1", "plain.kbr").code == 0
+    assert run("record", "export", "1", "signed.kbr", "--sign", "sign.key").code == 0
+
+    for options in (("--party", "alice"), ("--key", "alice.key")):
+        assert run("record", "check", "plain.kbr", *options).out.startswith("mac holds: payload")
+    held = run("record", "check", "signed.kbr", "--public", public, "--json")
+    assert (held.json["holds"], held.json["by"], held.json["party"]) == (True, "signature", "alice")
+
+    refused(run("record", "check", "plain.kbr", "--public", public), "not signed")
+    refused(run("record", "check", "signed.kbr", "--public", "00" * 32), "somebody else")
+    refused(run("record", "check", "signed.kbr", "--public", "00"), "64 hex digits")
+    refused(run("record", "check", "signed.kbr"), "one of --party, --key and --public")
+    Key(bytes(32)).write("bob.key")
+    refused(run("record", "check", "plain.kbr", "--key", "bob.key"), "another key")
+    text = Path("signed.kbr").read_text()
+    Path("changed.kbr").write_text(text.replace('"position":0', '"position":1'))
+    refused(run("record", "check", "changed.kbr", "--key", "alice.key"), "was changed")
+    refused(run("record", "check", "changed.kbr", "--public", public), "does not hold")
+    refused(run("record", "check", "host.wav", "--key", "alice.key"), "not a record")
+    refused(run("record", "export", "1", "plain.kbr"), "exists")
+    refused(run("record", "export", "7", "7.kbr"), "no record 7")
+    refused(run("record", "export", "1", "x.kbr", "--sign", "alice.key"), "not a signing key")
+    refused(run("record", "keygen", "sign.key"), "already exists")
+
+
+def test_verify_names_the_record(run: Run) -> None:
+    run("embed", "host.wav", "marked.wav", "--party", "alice")
+    run("embed", "other.wav", "second.wav", "--party", "alice")
+    found = run("verify", "second.wav", "--party", "alice", "--require", "sealed", "--json")
+    assert found.code == 0
+    origin = found.json["origin"]
+    assert (origin["match"], origin["record"], origin["compared"]) == ("same", 2, 1)
+    assert origin["p"] < 1e-6
+    assert re.search("audio is that of record 1 of 2", run("verify", "marked.wav", "--any").out)
+    # The host itself: the words are known, and the mark is not there.
+    bare = run("verify", "host.wav", "--party", "alice", "--json")
+    assert bare.code == 1
+    assert (bare.json["origin"]["match"], bare.json["origin"]["record"]) == ("same", 1)
+    assert bare.json["words"].endswith("without this party's mark")
+
+
+def test_a_seal_that_was_copied_is_named(run: Run, home: Path) -> None:
+    run("embed", "host.wav", "marked.wav", "--party", "alice")
+    transplant(home / "host.wav", home / "marked.wav", home / "other.wav", home / "copied.wav")
+    as_key = run("verify", "copied.wav", "--key", "alice.key", "--payload", "0x5eed", "--json")
+    assert as_key.json["seal"]["p"] < 1e-6  # the key alone is deceived
+    assert as_key.json["grade"] == "sealed"
+    found = run("verify", "copied.wav", "--party", "alice", "--json")
+    assert found.json["seal"]["p"] < 1e-6
+    assert (found.json["origin"]["match"], found.json["origin"]["record"]) == ("other", 1)
+    assert "sealed by this party, but on other audio than record 1" in found.json["words"]
+    assert found.json["grade"] != "sealed"
+    assert run("verify", "copied.wav", "--party", "alice", "--require", "sealed").code == 1
+    only = run("verify", "copied.wav", "--party", "alice", "--grade-only")
+    assert only.out == f"{found.json['grade']}\n"
+
+
+def test_a_record_in_a_file_serves_without_a_registry(run: Run, home: Path) -> None:
+    run(
+        "embed", "host.wav", "marked.wav", "--party", "alice", "--position", "4000", "--nonce", "07"
+    )
+    run("record", "export", "1", "one.kbr")
+    (home / "registry.sqlite").unlink()
+    transplant(home / "host.wav", home / "marked.wav", home / "other.wav", home / "copied.wav")
+    held = ("--key", "alice.key", "--record", "one.kbr", "--json")
+    found = run("verify", "marked.wav", *held, "--require", "sealed")  # position, nonce, payload
+    assert (found.code, found.json["origin"]["match"]) == (0, "same")
+    assert found.json["origin"]["record"] is None
+    assert "the audio is that of the record of 2" in found.json["words"]
+    copied = run("verify", "copied.wav", *held, "--require", "sealed")
+    assert (copied.code, copied.json["origin"]["match"]) == (1, "other")
+    refused(run("verify", "marked.wav", *held, "--payload", "3"), "another payload")
+    refused(run("verify", "marked.wav", *held, "--position", "3"), "another position")
+    Key(bytes(32)).write("bob.key")
+    refused(run("verify", "marked.wav", "--key", "bob.key", "--record", "one.kbr"), "another key")
+    refused(run("verify", "marked.wav", "--any", "--record", "one.kbr"), "name none")
+
+
+def test_a_record_that_was_changed_in_the_registry_is_refused(run: Run, home: Path) -> None:
+    run("embed", "host.wav", "marked.wav", "--party", "alice")
+    with sqlite3.connect(home / "registry.sqlite") as known:
+        ((data,),) = known.execute("SELECT data FROM record").fetchall()
+        known.execute("UPDATE record SET data = ?", (data.replace(b"alice", b"alicf"),))
+    known.close()
+    refused(run("verify", "marked.wav", "--party", "alice"), "record 1: the record was changed")
+
+
+def test_the_grade_alone(run: Run) -> None:
+    run("embed", "host.wav", "marked.wav", "--party", "alice")
+    only = run("verify", "marked.wav", "--party", "alice", "--grade-only")
+    assert (only.code, only.out, only.err) == (0, "sealed\n", "")
+    bare = run("verify", "host.wav", "--any", "--grade-only", "--json")
+    assert (bare.code, bare.json, bare.err) == (1, {"grade": "none"}, "")
+
+
+def test_a_payload_that_speaks_for_its_host(run: Run, home: Path, marker: Watermarker) -> None:
+    own = ("--key", "alice.key", "--payload-from-host")
+    made = run("embed", "host.wav", "marked.wav", *own, "--json")
+    assert (made.code, made.json["grade"]) == (0, "sealed")
+    found = run("verify", "marked.wav", *own, "--require", "sealed", "--json")
+    assert (found.code, found.json["origin"]["match"]) == (0, "same")
+    assert found.json["origin"]["p"] <= 0.002
+    assert "its payload speaks for this audio" in found.json["words"]
+    transplant(home / "host.wav", home / "marked.wav", home / "other.wav", home / "copied.wav")
+    copied = run("verify", "copied.wav", *own, "--json")
+    assert copied.code == 1
+    assert copied.json["grade"] in ("none", "present")  # without the payload there is no seal
+    # Were all of the mark to come along, it still would not speak for what it came to.
+    heard = files.detect(marker, home / "marked.wav", levels=True)
+    moved = replace(heard, levels=files.listen(home / "other.wav"))
+    verdict = trial.judge_host(marker, moved, KEY)
+    assert (verdict.grade, verdict.origin.match) == ("present", "other")
+    assert "its payload does not speak for this audio" in verdict.words
+    bare = run("verify", "host.wav", *own, "--grade-only")
+    assert (bare.code, bare.out) == (1, "none\n")
+    Key(bytes(32)).write("bob.key")
+    assert run("verify", "marked.wav", "--key", "bob.key", "--payload-from-host").code == 1
+    for wrong in (("--party", "alice"), ("--payload", "1", "--key", "alice.key"), ()):
+        for verb in (("embed", "host.wav", "x.wav"), ("verify", "marked.wav")):
+            refused(run(*verb, "--payload-from-host", *wrong), "goes with --key FILE alone")
+
+
+def test_a_mask_for_each_recording(run: Run) -> None:
+    own = ("--party", "alice", "--nonce-from-position")
+    for number in (1, 2):
+        assert run("embed", "host.wav", f"{number}.wav", *own, "--json").json["record"] == number
+        shown = run("record", "show", number, "--json").json["record"]
+        assert bytes.fromhex(shown["nonce"]) == codes.position_nonce(number - 1)
+    found = run("verify", "2.wav", *own, "--require", "sealed", "--json")
+    assert (found.code, found.json["distance"], found.json["seal"]["position"]) == (0, 0, 1)
+    assert found.json["origin"]["record"] == 2
+    assert run("verify", "2.wav", "--party", "alice").code == 1  # the fixed mask is another
+    run("record", "export", "2", "two.kbr")
+    assert run("verify", "2.wav", "--key", "alice.key", "--record", "two.kbr").code == 0
+    key = ("--key", "alice.key", "--payload", "9", "--nonce-from-position")
+    assert run("embed", "host.wav", "k.wav", *key).code == 0
+    assert run("verify", "k.wav", *key, "--require", "sealed").code == 0
+    refused(run("embed", "host.wav", "x.wav", *own, "--no-seal"), "needs a seal")
+    for verb in (("embed", "host.wav", "x.wav"), ("verify", "2.wav")):
+        refused(run(*verb, *own, "--nonce", "07"), "takes the place of --nonce")

@@ -1,0 +1,120 @@
+"""Which of a party's records a recording is."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from keybound import audio, fingerprint, origin, records
+from keybound.errors import RecordError
+from keybound.evidence import Levels
+from keybound.fingerprint import Fingerprint
+from keybound.keys import Key
+from keybound.origin import UNTRACED, Origin, trace
+from keybound.records import Entry
+from keybound.search import NOTHING, Sealed
+from keybound.verdict import Verdict
+
+KEY = Key(bytes(range(32)))
+DATA = Path(__file__).parent / "data"
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+SEALED = Sealed(p=1e-20, z=12.0, position=7, start_s=0.0, speed=1.0, places=1)
+
+
+def heard(name: str, seconds: float = 3.5) -> Levels:
+    samples = audio.read(DATA / f"{name}.flac").samples[: int(seconds * 16000), 0]
+    return fingerprint.hear(samples.astype(np.float32))
+
+
+def entry(number: int | None, of: Fingerprint, position: int | None = 7) -> Entry:
+    record = records.Record(
+        created=NOON,
+        party="alice",
+        payload=0x5EED,
+        bits=16,
+        nonce=b"",
+        position=position,
+        key=KEY.fingerprint,
+        detector="some",
+        samples=1,
+        rate=1,
+        sha256=None,
+        fingerprint=of,
+    )
+    return Entry(number, records.stamp(record, KEY))
+
+
+RMS, GB = (fingerprint.take(heard(name)) for name in ("flite-rms", "espeak-ng-gb"))
+BLANK = Fingerprint(0, b"")
+
+
+def test_the_record_of_the_seals_position_is_compared() -> None:
+    entries = [entry(1, GB, 7), entry(2, RMS, 8)]
+    copied = trace(heard("flite-rms"), SEALED, entries, key=KEY)
+    assert (copied.match, copied.record, copied.compared) == ("other", 1, 1)
+    assert copied.created == "2026-03-01T12:00:00Z"
+    own = trace(heard("flite-rms"), replace(SEALED, position=8), entries, key=KEY)
+    assert (own.match, own.record, own.compared) == ("same", 2, 1)
+
+
+def test_a_position_that_was_used_twice_has_two_records() -> None:
+    entries = [entry(1, GB), entry(2, RMS), entry(3, BLANK)]
+    found = trace(heard("flite-rms"), SEALED, entries, key=KEY)
+    assert (found.match, found.record, found.compared) == ("same", 2, 3)
+
+
+def test_without_a_seal_all_are_compared() -> None:
+    entries = [entry(1, GB, 7), entry(2, RMS, None)]
+    found = trace(heard("flite-rms"), NOTHING, entries, key=KEY)
+    assert (found.match, found.record, found.compared) == ("same", 2, 2)
+    found = trace(heard("flite-rms"), NOTHING, entries[:1], key=KEY)
+    assert (found.match, found.record) == ("other", 1)
+
+
+def test_a_seal_without_a_record_is_not_spoken_against() -> None:
+    """What was marked before there were records, or elsewhere, was not copied for that."""
+    assert trace(heard("flite-rms"), SEALED, [entry(1, GB, 8)], key=KEY) == UNTRACED
+    assert trace(heard("flite-rms"), SEALED, [entry(1, RMS, 8)], key=KEY).match == "same"
+    assert trace(heard("flite-rms"), SEALED, [], key=KEY) == UNTRACED
+
+
+def test_what_cannot_be_told_is_unclear(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert trace(heard("flite-rms"), SEALED, [entry(1, BLANK)], key=KEY).match == "unclear"
+    assert trace(heard("flite-rms", 0.6), SEALED, [entry(1, GB)], key=KEY).match == "unclear"
+    # Among very many, a copy at another speed is not looked for: then nothing is called other.
+    monkeypatch.setattr(origin, "MOST_AT_SPEEDS", 1)
+    two = [entry(1, GB), entry(2, GB)]
+    assert trace(heard("flite-rms"), SEALED, two, key=KEY).match == "unclear"
+    assert trace(heard("espeak-ng-gb"), SEALED, two, key=KEY).match == "same"
+
+
+def test_chance_is_shared_by_records_and_parties() -> None:
+    one = trace(heard("flite-rms"), NOTHING, [entry(1, GB)], key=KEY)
+    both = trace(heard("flite-rms"), NOTHING, [entry(1, GB)] * 2, key=KEY, tries=3)
+    assert both.p == pytest.approx(min(1.0, 6 * one.p))
+
+
+def test_a_record_of_another_key_is_refused() -> None:
+    with pytest.raises(RecordError, match="record 1: the record was changed"):
+        trace(heard("flite-rms"), SEALED, [entry(1, RMS)], key=Key(bytes(32)))
+    with pytest.raises(RecordError, match=r"^the record was changed"):
+        trace(heard("flite-rms"), SEALED, [entry(None, RMS)], key=Key(bytes(32)))
+
+
+@pytest.mark.parametrize("match", origin.MATCHES)
+@pytest.mark.parametrize("verified", [True, False])
+def test_a_seal_on_other_audio_counts_for_nothing(match: str, verified: bool) -> None:
+    verdict = Verdict(verified, True, 0.9, 0.5, 0, 16, 2, 0.002, 1, 1, (), SEALED)
+    assert verdict.grade == "sealed"
+    found = replace(verdict, origin=Origin(match, 3, "today", compared=1))
+    fallen = "attributed" if verified else "present"
+    assert found.grade == (fallen if match == "other" else "sealed")
+    expected = {
+        "same": "; the audio is that of record 3 of today",
+        "other": "; sealed by this party, but on other audio than record 3 of today",
+        "unclear": "; whether the audio is that of a record is unclear",
+        "none": "",
+    }
+    assert found.words == verdict.words + expected[match]
