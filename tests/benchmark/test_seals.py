@@ -74,11 +74,21 @@ def test_wrong_keys_do_no_better_than_p_says(method, pieces, source):
     assert row["least_log10_p"] > -3
 
 
-def test_a_forger_is_attributed_and_not_sealed(method, pieces):
-    row = seals.forged(case_of(method, pieces), {})
+@pytest.mark.parametrize("kind", ["known-payload", "replay"])
+def test_a_forger_is_attributed_and_not_sealed(method, pieces, kind):
+    row = seals.forged(case_of(method, pieces), {"attack": kind})
     assert row["verified"]  # the weakness of a mask that is used twice
     assert not row["holds"]
     assert not row["holds_256"]
+
+
+def test_a_forger_writes_a_rolling_code_second_by_second(method, pieces):
+    read = []
+    spied = replace(method, read=lambda clip: read.append(len(clip)) or method.read(clip))
+    case = case_of(spied, [one[:40000] for one in pieces], replace(PLAN, rolling=True))
+    row = seals.forged(case, {"attack": "replay"})
+    assert read == [16000, 16000, 8000]
+    assert row["verified"]  # the code did not roll here, so it is the same in every second
 
 
 def test_colluders_find_something_in_common_only_where_a_position_is_reused(method, pieces):
@@ -152,7 +162,7 @@ def test_every_part_has_rows_of_the_lengths_it_is_measured_at(method, pieces):
         "seal": 12 * (60 + 80 + 10),
         "seal-remover": 80,
         "seal-average": 4 * 16,
-        "seal-forgery": 300,
+        "seal-forgery": 2 * (300 + 80),
         "seal-quality": 40 + 40,
         "seal-null": 300,
     }
@@ -197,7 +207,8 @@ def test_tables_of_a_few_rows():
     null = base | {"suite": "seal-null", "seconds": 3.0, "keys": 350, "attack": "clean"}
     for clip, source in enumerate(seals.SOURCES):
         rows.append(null | {"clip": clip, "source": source, "below": [30, 3, clip, 0, 0, 0]})
-    forged = base | {"suite": "seal-forgery", "seconds": 3.0, "holds": False, "holds_256": False}
+    forged = base | {"suite": "seal-forgery", "attack": "replay", "seconds": 3.0}
+    forged |= {"holds": False, "holds_256": False}
     rows += [forged | {"clip": clip, "z": 3.5, "verified": True} for clip in range(2)]
     for clip, holds in enumerate(([True, False], [False, False])):
         row = {"suite": "seal-average", "attack": "copies", "copies": 2, "clip": clip}
@@ -221,9 +232,8 @@ def test_tables_of_a_few_rows():
     assert line(table, "allowed by p")[3:6] == ["105", "10.5", "1.05"]
     table = forgery(found)
     assert table is not None
-    assert line(table, "forged with a known payload, sealed by another key")[2:5] == [
-        "2", "0.000", "0.000",
-    ]  # fmt: skip
+    replayed = line(table, "the code as anyone reads it, on another host under another seal")
+    assert replayed[2:5] == ["2", "0.000", "0.000"]
     copies = line(table, "2 copies of one host with other payloads and positions, averaged")
     assert copies[1:9] == ["10", "4", "0.250", "–", "0.500", "5.0", "3.0", "0.000"]
     table = cost(found)

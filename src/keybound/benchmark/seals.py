@@ -169,23 +169,28 @@ def null(case: Case, face: Row) -> Row:
     return {"keys": len(p), "below": below, "least_log10_p": math.log10(max(p.min(), 1e-300))}
 
 
-def forged(case: Case, face: Row) -> Row:  # noqa: ARG001
-    """Forge with one known payload: the right code on another host, sealed by the forger's key.
+def forged(case: Case, face: Row) -> Row:
+    """Forge from one marked recording: its code on another host, sealed by the forger's own key.
 
-    The code is read from the marked recording by the public detector; with the payload it gives the
-    mask, and with that the code of any other payload. A rolling code is at its start what it would
-    be without rolling, so it is read there, and the forger does not let the forged one roll.
+    The public detector reads the code. With a `known-payload` that gives the mask, and so the code
+    of any other payload; a `replay` keeps the payload. A rolling code is read and written second by
+    second, at the position that it came from.
     """
-    method, rng = case.method, rng_of(case.plan.seed, case.number, "forgery")
-    code = case.marked[: method.rate] if case.plan.rolling else case.marked
-    reading = method.read(code)
-    mask = method.decode(reading, None) ^ case.secret.payload
-    payload = int.from_bytes(rng.bytes(32)) >> (256 - method.bits)
-    own = Key(rng.bytes(32))
-    forger_mask = method.decode(reading, own) ^ method.decode(reading, None)
+    method, rate = case.method, case.method.rate
+    rng = rng_of(case.plan.seed, case.number, "forgery")
+    chosen, own = int.from_bytes(rng.bytes(32)) >> (256 - method.bits), Key(rng.bytes(32))
+    payload = case.secret.payload if face["attack"] == "replay" else chosen
+    starts = range(0, len(case.marked), rate if case.plan.rolling else len(case.marked))
+    parts = [case.marked[a : a + rate] if case.plan.rolling else case.marked for a in starts]
+    readings = [method.read(part) for part in parts]
+    own_mask = method.decode(readings[0], own) ^ method.decode(readings[0], None)
+    change = case.secret.payload ^ payload ^ own_mask
     other = case.pieces[(case.index + 1) % len(case.pieces)]
-    how: Any = {"key": own, "payload": payload ^ mask ^ forger_mask}
-    forgery = case.marker.mark(other, method.rate, **how, position=case.secret.position).samples
+    forgery = np.empty_like(other)
+    for start, reading in zip(starts, readings, strict=True):
+        how: Any = {"key": own, "payload": method.decode(reading, None) ^ change}
+        made = case.marker.mark(other, rate, **how, position=case.secret.position)
+        forgery[start:] = made.samples[start:]
     return case.judge(forgery, Secret(case.secret.key, payload, case.secret.position))
 
 

@@ -49,12 +49,20 @@ def _each_collusion(plan: Plan, index: int) -> Faces:  # noqa: ARG001
     return [{"attack": kind, "copies": COPIES} for kind in COLLUSIONS]
 
 
+def _each_forgery(plan: Plan, index: int) -> Faces:  # noqa: ARG001
+    return [{"attack": kind} for kind in ("known-payload", "replay")]
+
+
 def _one(plan: Plan, index: int) -> Faces:  # noqa: ARG001
     return [{}]
 
 
 def _usual(plan: Plan) -> dict[float, int]:
     return {s: n for s, n in plan.lengths.items() if s == USUAL_S}
+
+
+def _forged(plan: Plan) -> dict[float, int]:
+    return {SHORT_S: plan.forgeries} | {s: min(n, plan.forgeries) for s, n in _usual(plan).items()}
 
 
 def _groups(plan: Plan) -> dict[float, int]:
@@ -69,7 +77,7 @@ PARTS: dict[str, Part] = {
     "seal": Part(seals.attacked, _each_attack, lambda plan: plan.lengths),
     "seal-remover": Part(seals.removed, _each_remover, _usual),
     "seal-average": Part(seals.averaged, _each_collusion, _groups),
-    "seal-forgery": Part(seals.forged, _one, lambda plan: {SHORT_S: plan.forgeries}),
+    "seal-forgery": Part(seals.forged, _each_forgery, _forged),
     "seal-quality": Part(seals.cost, _one, _scored),
     "seal-null": Part(seals.null, _one_source, lambda plan: {SHORT_S: plan.hosts}),
 }

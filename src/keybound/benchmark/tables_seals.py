@@ -14,6 +14,10 @@ from keybound.benchmark.protocol import P_LEVELS, Row
 from keybound.benchmark.summaries import Evidence, Rate, natural, numbers
 
 ACCEPTED = "p < 1e-6 after correction for every place searched"
+FORGERIES = {
+    "known-payload": "forged with a known payload: another one, another host, another seal",
+    "replay": "the code as anyone reads it, on another host under another seal",
+}
 COLLUSIONS = {
     "copies": "copies of one host with other payloads and positions, averaged",
     "mixture": "different recordings, averaged",
@@ -142,8 +146,10 @@ def forgery(e: Evidence) -> Table | None:
     rows: Lines = []
     for method in methods:
         rows += [titled(method)] if len(methods) > 1 else []
-        if of := e.suite("seal-forgery", method):
-            rows.append(_line("forged with a known payload, sealed by another key", of))
+        forged = e.suite("seal-forgery", method)
+        for kind, seconds in sorted({(row["attack"], row["seconds"]) for row in forged}):
+            of = [r for r in forged if (r["attack"], r["seconds"]) == (kind, seconds)]
+            rows.append(_line(FORGERIES[kind], of))
         removed = e.suite("seal-remover", method)
         for network, budget in sorted({(row["network"], row["budget"]) for row in removed}):
             of = [r for r in removed if (r["network"], r["budget"]) == (network, budget)]
