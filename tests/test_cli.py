@@ -387,7 +387,7 @@ def test_verdicts_for_machines(run: Run, key: Path, host: Path) -> None:
     right = run("verify", "out.wav", *whose)
     assert right.code == 0
     verdict = right.json
-    searched = ("output", "clipped", "position", "seal", "words", "marks", "bound")  # for more
+    searched = ("output", "clipped", "position", "seal", "roll", "words", "marks", "bound")
     alike = {k: v for k, v in made.items() if k not in searched}
     assert alike == {k: v for k, v in verdict.items() if k not in searched}
     assert made["position"] == made["seal"]["position"] == verdict["seal"]["position"]
@@ -395,7 +395,7 @@ def test_verdicts_for_machines(run: Run, key: Path, host: Path) -> None:
     assert made["grade"] == verdict["grade"] == "sealed"
     assert set(verdict) == {
         "verified", "present", "presence", "threshold", "distance", "bits", "rho", "bound",
-        "tries", "marks", "spans", "seal", "origin", "mask_known", "grade", "words",
+        "tries", "marks", "spans", "seal", "roll", "origin", "mask_known", "grade", "words",
     }  # fmt: skip
     assert verdict["spans"][0].keys() == {"start_s", "end_s", "score"}
     wrong = run("verify", "out.wav", "--key", key, "--payload", "0xa112", "--json")

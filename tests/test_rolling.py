@@ -1,6 +1,7 @@
 """The rolling code: its derivation, its marks in real networks, and where it is found."""
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,10 @@ from numpy.typing import NDArray
 from keybound import audio, codes
 from keybound.errors import CodeError
 from keybound.evidence import Detection, Tail, weigh
+from keybound.fingerprint import hear, take
 from keybound.keys import Key
+from keybound.likeness import match
+from keybound.origin import Origin
 from keybound.rolling import PAGE, Roll, find_roll, masks, read_along
 from keybound.search import Places
 from keybound.watermark import Watermarker
@@ -114,7 +118,6 @@ def test_a_roll_is_found_wherever_it_was_cut(start: int, frames: int) -> None:
     found = heard(start, frames, 1.0)
     place = find_roll(found, ROLL, KNOWN)
     assert place.holds
-    assert place.layer == "code"
     assert place.start_s == pytest.approx(start * FRAME_S, abs=0.15)
     read = read_along(found, KEY, b"", POSITION, place.start_s)
     assert np.array_equal(read, codes.to_bits(PAYLOAD, 16))
@@ -158,16 +161,36 @@ def test_nothing_is_found_in_silence_or_nowhere() -> None:
 # With the shipped networks
 
 
-def test_a_rolled_recording_is_sealed_by_its_code(marker: Watermarker, rolled: Floats) -> None:
+def test_a_rolling_code_seals_the_audio_of_its_record(marker: Watermarker, rolled: Floats) -> None:
     rng = np.random.default_rng(0)
-    level = np.sqrt(np.mean(rolled**2)) * 10 ** (-15 / 20)
+    level = np.sqrt(np.mean(rolled**2)) * 10 ** (-3 / 20)
     noisy = (rolled + rng.normal(size=len(rolled)) * level).astype(np.float32)
     verdict = marker.verify(noisy, RATE, key=KEY, payload=PAYLOAD, places=KNOWN)
-    assert (verdict.grade, verdict.distance) == ("sealed", 0)
-    assert verdict.seal.layer == "code"
+    assert verdict.roll.holds
+    assert not verdict.seal.holds
+    assert (verdict.grade, verdict.distance) == ("attributed", 0)
+    assert verdict.words.endswith("which a record must confirm")
+    recorded = [replace(verdict, origin=Origin(match)) for match in ("same", "unclear", "other")]
+    assert [one.grade for one in recorded] == ["sealed", "attributed", "attributed"]
     wrong = marker.verify(noisy, RATE, key=OTHER, payload=PAYLOAD, places=KNOWN)
     assert wrong.grade == "present"
-    assert wrong.seal.p > 1e-4
+    assert min(wrong.seal.p, wrong.roll.p) > 1e-4
+
+
+def test_a_code_replayed_on_other_audio_is_not_sealed(
+    marker: Watermarker, host: Floats, rolled: Floats
+) -> None:
+    """Whoever has a rolled recording reads its codes with the public networks and writes them."""
+    logits = marker.detect(rolled, RATE).frame_logits
+    seconds = [(logits[50 * s : 50 * s + 50].mean(axis=0) > 0).astype(np.uint8) for s in range(6)]
+    other = host[::-1].copy()
+    codes_read = np.stack(seconds)
+    carrier = marker.engine.carrier(other, lambda b: codes_read[np.clip(b // 50, 0, 5)])
+    verdict = marker.verify(other + carrier, RATE, key=KEY, payload=PAYLOAD, places=KNOWN)
+    assert verdict.roll.holds  # the code is there: it was copied
+    assert verdict.grade == "attributed"
+    known = take(hear(rolled))
+    assert match(known, hear(other + carrier)).decision == "other"  # as a record would say
 
 
 def test_a_cut_is_read_where_the_seal_says(marker: Watermarker, rolled: Floats) -> None:

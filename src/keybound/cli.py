@@ -90,8 +90,8 @@ def embed(
     nothing is written. The seal gets a position of its own, which is told: the party's next, or
     one by chance of the 256 that verify looks through; --position chooses one. For a party the
     registry keeps a record of what was marked (keybound record). With --rolling what is left of the
-    mark after codecs and noise is sealed evidence too: verify sees by itself whether a code rolls,
-    and needs some seconds of a recording that was cut.
+    mark after codecs and noise is sealed evidence too, together with that record: verify sees by
+    itself whether a code rolls, and needs some seconds of a recording that was cut.
     """
     from keybound import codes, files, hostmac, seal
 

@@ -1,9 +1,10 @@
 """The rolling code: each second of a recording carries a code of its own from the key's stream.
 
-A fixed code says the same all the time: whoever learns it once can write it. One that rolls cannot
-be foretold without the key, and what agrees with it second after second is sealed evidence that
-lives as long as the learned mark does, through neural codecs, vocoders and noise. Knows the frames
-of a detection and keys: no audio, no networks. Derivations are in docs/spec.md.
+One that rolls cannot be foretold without the key, and what agrees with it second after second is
+evidence that lives as long as the learned mark does, through neural codecs, vocoders and noise. It
+can be read by anyone, though, and written on other audio: it counts together with a record of the
+audio it was made for. Knows the frames of a detection and keys: no audio, no networks. Derivations
+are in docs/spec.md.
 """
 
 import hashlib
@@ -122,7 +123,7 @@ def find_roll(found: Detection, roll: Roll, places: Places, tries: int = 1) -> S
             z, lead, at = max((_fit(read[lead], signs[at:]), lead, at) for lead, at in pairs)
             count = 2 * tries * tried * len(places.positions)
             start_s = at - before + lead * found.frame_s
-            one = Sealed(tail(z, count), z, position, start_s, 1.0, count, "code")
+            one = Sealed(tail(z, count), z, position, start_s, 1.0, count)
             best = min(best, one, key=lambda sealed: sealed.p)
     return best
 

@@ -50,7 +50,7 @@ class Sealed:
     `p` bounds the probability that a wrong key would be found so clearly anywhere; `places` is what
     it is corrected by: the number of positions, cuts, speeds and parties tried, weighted by how
     likely they are. `start_s` is where the recording begins in the stream at `position`; `speed` is
-    how much faster it is than it was. `layer` is what was found: the pattern, or the rolling code.
+    how much faster it is than it was.
     """
 
     p: float
@@ -59,7 +59,6 @@ class Sealed:
     start_s: float
     speed: float
     places: int
-    layer: str = "pattern"
 
     @property
     def holds(self) -> bool:

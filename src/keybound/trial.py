@@ -54,7 +54,8 @@ def judge(
                 verdict = marker.judge(found, **how, places=places)
         if closely or verdict.verified or verdict.seal.holds:
             assert found.levels is not None  # else the seal could not have been looked for
-            traced = origin.trace(found.levels, verdict.seal, own, key=one.key, tries=len(claims))
+            placed = verdict.seal if verdict.seal.holds else verdict.roll
+            traced = origin.trace(found.levels, placed, own, key=one.key, tries=len(claims))
             verdict = dataclasses.replace(verdict, origin=traced)
         verdicts.append(verdict)
     bound = max(verdict.bound for verdict in verdicts)  # parties may differ in rho

@@ -16,9 +16,11 @@ class Verdict:
     `verified` is the rule V_A: presence at or above its threshold and the decoded payload within
     `rho` bits of the registered one. `bound` is the probability that a wrong key passes, corrected
     for the `tries` parties and the `marks` that were tried; `spans` is where the marks are. `seal`
-    is the evidence of the keyed pattern, which counts by itself: it outlives the mark. `origin`
-    says which of the party's records the recording is, where there are records: a seal on other
-    audio than its record was copied there, and does not count. Where each recording has a mask of
+    is the evidence of the keyed pattern, which counts by itself: it outlives the mark. `roll` is
+    that of a rolling code, which anyone can read second by second and write on other audio.
+    `origin` says which of the party's records the recording is, where there are records: a seal on
+    other audio than its record was copied there, and does not count; a rolling code counts as
+    sealed only on the audio of its record. Where each recording has a mask of
     its own and nothing says which, `mask_known` is false and `distance` means nothing.
     """
 
@@ -34,6 +36,7 @@ class Verdict:
     marks: int
     spans: tuple[Span, ...]
     seal: Sealed = NOTHING
+    roll: Sealed = NOTHING
     origin: Origin = UNTRACED
     mask_known: bool = True
 
@@ -41,6 +44,8 @@ class Verdict:
     def grade(self) -> str:
         """Say what holds: none, present, attributed (the rule V_A), or sealed."""
         if self.seal.holds and self.origin.match != "other":
+            return "sealed"
+        if self.roll.holds and self.origin.match == "same":
             return "sealed"
         if self.verified:
             return "attributed"
@@ -53,7 +58,8 @@ class Verdict:
     @property
     def words(self) -> str:
         """Say the verdict in a sentence."""
-        return f"{self._evidence}{self.origin.words(sealed=self.seal.holds, marked=self.verified)}"
+        sealed = self.seal.holds or self.roll.holds
+        return f"{self._evidence}{self.origin.words(sealed=sealed, marked=self.verified)}"
 
     @property
     def _evidence(self) -> str:
@@ -63,6 +69,9 @@ class Verdict:
             if self.present:
                 return f"marked, {agree}, {sealed}"
             return f"{sealed}, though no mark is left (presence {self.presence:.3f})"
+        if self.roll.holds:
+            doubt = "" if self.origin.match == "same" else ", which a record must confirm"
+            return f"marked, {agree}, rolling code {self.roll.words}{doubt}"
         if self.verified:
             who = "a wrong key" if self.tries == 1 else f"one of {self.tries} wrong keys"
             return f"marked, {agree}; {who} passes with probability {self.bound:.2g}"

@@ -19,7 +19,7 @@ from keybound.errors import KeyBoundError
 from keybound.evidence import Detection, Levels
 from keybound.keys import Key
 from keybound.rolling import Roll, find_roll, read_along
-from keybound.search import NOTHING, Places, Sealed, find
+from keybound.search import NOTHING, Places, find
 from keybound.stream import SHORTEST_S, StreamDetector, StreamEmbedder, as_given, too_short
 from keybound.verdict import Verdict
 
@@ -66,9 +66,9 @@ class Watermarker:
         channel is marked by itself, with one code. `position` is the seal's in the key's stream:
         give each recording its own, so that no two share a pattern. Without one a fresh one of the
         256 that `verify` looks through is drawn; `mark` tells which. With `rolling` the code
-        follows that stream from second to second, so that what is left of the mark is sealed
-        evidence too; a piece cut from such a recording takes some three seconds to read. With
-        `check` a mark that cannot be read back raises a `MarkWarning`: silence, or a sound too
+        follows that stream from second to second, so that what is left of the mark, with a record
+        of the audio, is sealed evidence too; a piece cut from it takes some three seconds to read.
+        With `check` a mark that cannot be read back raises a `MarkWarning`: silence, or a sound too
         short or too unlike speech.
         """
         secret: Any = {"key": key, "payload": payload, "nonce": nonce}
@@ -218,9 +218,13 @@ class Watermarker:
         bound = codes.corrected(min(1.0, marks * codes.bound(bits, rho)), tries)
         read = [mark.code_logits for mark in found.marks] or [found.code_logits]
         payloads = [codes.decode(one, key, nonce) for one in read]
-        seal = NOTHING
+        seal, roll = NOTHING, NOTHING
         if places is not None:
-            seal, begins = self._seek(found, key, payload, nonce, places, tries)
+            code = codes.encode(payload, key, bits, nonce)
+            seal = find(_levels(found), key, code, places, 2 * tries)
+            roll = find_roll(found, Roll(key, payload, bits, nonce), places, 2 * tries)
+            begins = [(one.position, one.start_s) for one in (seal, roll) if one.holds]
+            begins += [(places.positions[0], 0.0)] if known else []
             payloads += [read_along(found, key, nonce, *place) for place in begins]
         registered = codes.to_bits(payload, bits)
         distance = min(codes.distance(one, registered) for one in payloads)
@@ -237,19 +241,8 @@ class Watermarker:
             marks=marks,
             spans=found.spans,
             seal=seal,
+            roll=roll,
         )
-
-    def _seek(
-        self, found: Detection, key: Key, payload: int, nonce: bytes, places: Places, tries: int
-    ) -> tuple[Sealed, list[tuple[int, float]]]:
-        """Look for both layers of a seal; give the surer, and where the code may roll from."""
-        bits = self.card.bits
-        code = codes.encode(payload, key, bits, nonce)
-        laid = find(_levels(found), key, code, places, 2 * tries)
-        rolled = find_roll(found, Roll(key, payload, bits, nonce), places, 2 * tries)
-        begins = [(one.position, one.start_s) for one in (laid, rolled) if one.holds]
-        begins += [(position, 0.0) for position in places.positions if len(places.positions) == 1]
-        return min(laid, rolled, key=lambda one: one.p), begins
 
 
 def _levels(found: Detection) -> Levels:

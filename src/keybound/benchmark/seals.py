@@ -7,7 +7,7 @@ position of its own; a face is a row's name: which attack, remover or collusion 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,11 +18,14 @@ import numpy.typing as npt
 import scipy.ndimage
 import scipy.signal
 
+from keybound import fingerprint, likeness
 from keybound.attacks import SUITES, attack
 from keybound.benchmark import metrics
 from keybound.benchmark.methods import Method, keybound
 from keybound.benchmark.protocol import P_LEVELS, Clip, Row, Secret, rng_of, secret_of
+from keybound.evidence import Detection
 from keybound.keys import Key
+from keybound.origin import Origin
 from keybound.search import Places
 from keybound.verdict import Verdict
 from keybound.watermark import Watermarker
@@ -111,18 +114,27 @@ class Case:
         whose: Any = {"key": secret.key, "payload": secret.payload}
         known = self.marker.judge(found, **whose, places=Places((secret.position,)))
         row: Row = {"presence": known.presence, "errors": known.distance, "bits": known.bits}
-        row |= {"verified": known.verified} | told(known)
+        row |= {"verified": known.verified} | self.told(known, found)
         if search:
-            row |= told(self.marker.judge(found, **whose, places=Places()), "_256")
+            wide = self.marker.judge(found, **whose, places=Places())
+            row |= {f"{name}_256": value for name, value in self.told(wide, found).items()}
         return row
 
+    def told(self, verdict: Verdict, found: Detection) -> Row:
+        """Say whether a verdict is sealed evidence, and by what; a rolling code has a record."""
+        seal, sealed = verdict.seal, verdict.seal.holds
+        if self.plan.rolling:
+            assert found.levels is not None
+            same = likeness.match(self.record, found.levels).decision
+            sealed = replace(verdict, origin=Origin(same)).grade == "sealed"
+            seal = seal if seal.holds else verdict.roll
+        row: Row = {"holds": sealed, "z": seal.z, "log10_p": math.log10(max(seal.p, 1e-300))}
+        return row | {"layer": "pattern" if seal is verdict.seal else "code"}
 
-def told(verdict: Verdict, which: str = "") -> Row:
-    """Say what a verdict holds of the seal."""
-    seal = verdict.seal
-    row: Row = {"holds": seal.holds, "z": seal.z, "log10_p": math.log10(max(seal.p, 1e-300))}
-    row |= {"layer": seal.layer}
-    return {key + which: value for key, value in row.items()}
+    @cached_property
+    def record(self) -> fingerprint.Fingerprint:
+        """Give the fingerprint that the party keeps of what it marked."""
+        return fingerprint.take(fingerprint.hear(self.marked))
 
 
 def attacked(case: Case, face: Row) -> Row:
