@@ -287,3 +287,19 @@ def test_evidence_holds_under_its_threshold() -> None:
     made = Sealed(p=0.9e-6, z=6.0, position=0, start_s=0.0, speed=1.0, places=1)
     assert made.holds
     assert not Sealed(1e-6, 6.0, 0, 0.0, 1.0, 1).holds
+
+
+@pytest.mark.parametrize("start", [0, 47_321, -20_002])
+def test_a_long_recording_is_searched_window_by_window(start: int) -> None:
+    """Levels of five minutes with the pattern from a step on: uncut, cut, or behind other sound."""
+    steps = 30_000
+    rng = np.random.default_rng(0)
+    levels = rng.normal(-40, 3, (steps, seal.BANDS)).astype(np.float16)
+    inside = np.arange(max(0, -start), steps)
+    column = (inside + start) // seal.COLUMN_STEPS
+    signs = seal.signs(KEY, CODE, 5, int(column[0]), int(column[-1] - column[0]) + 1)
+    levels[inside] += (0.8 * signs[column - column[0]]).astype(np.float16)
+    found = search.find(levels, KEY, CODE, Places((5,), reach_s=600.0))
+    assert found.holds
+    assert found.start_s == pytest.approx(start * seal.STEP_S, abs=0.03)
+    assert not search.find(levels, Key(bytes(32)), CODE, Places((5,), reach_s=600.0)).holds

@@ -8,6 +8,7 @@ networks. Exact derivations and the proof of the p-value are in docs/spec.md.
 
 import hashlib
 import secrets
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -178,13 +179,20 @@ def contrast(levels: Floats | Levels, view: int = 0) -> Floats:
     Row i is for a tile that begins at step i. Any function of the recording may stand here: what
     the p-value counts on is the key alone.
     """
-    tiles = np.empty(levels.shape, np.float32)
-    for first in range(0, len(levels), CONTRAST_STEPS):  # an hour takes no more room than a minute
+    return np.concatenate([np.zeros((0, BANDS), np.float32), *contrasts(levels, view)])
+
+
+def contrasts(levels: Floats | Levels, view: int, rows: slice | None = None) -> Iterator[Floats]:
+    """Give the contrasts of so many rows part by part: an hour takes no more room than a minute.
+
+    Parts begin at multiples of CONTRAST_STEPS, whichever rows are asked for.
+    """
+    start, stop, _ = (rows or slice(None)).indices(len(levels))
+    for first in range(start // CONTRAST_STEPS * CONTRAST_STEPS, stop, CONTRAST_STEPS):
         begin = max(0, first - EDGE_STEPS)
         part = levels[begin : first + CONTRAST_STEPS + EDGE_STEPS].astype(np.float32)
-        own = tiles[first : first + CONTRAST_STEPS]
-        own[:] = _contrast(part, *VIEWS[view])[first - begin :][: len(own)]
-    return tiles
+        own = _contrast(part, *VIEWS[view])[first - begin :][:CONTRAST_STEPS]
+        yield own[max(0, start - first) : stop - first]
 
 
 def _contrast(levels: Floats, quiet: float, depth_db: float) -> Floats:

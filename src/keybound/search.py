@@ -27,6 +27,9 @@ RADEMACHER = 1 / (2 * math.erfc(1.0))
 LEAST_COLUMNS = 12  # of the pattern that must lie in the recording: about half a second
 PART = 6000  # steps of a long recording that are searched; what is found is judged whole
 SPEED_PART = 2000
+WINDOW = 6000  # steps of the pattern that are laid on that part at a time
+MOST_WINDOWS = 5120  # in all positions: what a search may cost
+MARGIN = 6  # columns around where an uncut recording should lie
 NEAR = 20  # steps that a recording may begin early or late and still count as uncut
 SPEED_STEP_S = 0.02  # that two neighbouring speeds may differ by over the part searched
 
@@ -91,21 +94,16 @@ def find(
     if not len(places.positions):
         return NOTHING
     share = tries * (2 if places.speed > 0 else 1)
-    views = _views(levels)
     code_at = code if callable(code) else lambda _: code
-    best = _scan(views, key, code_at, places, share)
+    best = _scan(levels, key, code_at, places, share)
     if best.holds or not places.speed > 0:
         return best
-    part = levels[_busiest(views[0], SPEED_PART)].astype(np.float32)
+    part = levels[_busiest(levels, SPEED_PART)].astype(np.float32)
     speeds = list(_speeds(places.speed, len(part) * STEP_S))
     for speed in speeds:
-        one = _scan(_views(respeed(part, speed)), key, code_at, places, share * len(speeds))
+        one = _scan(respeed(part, speed), key, code_at, places, share * len(speeds))
         best = min(best, replace(one, speed=speed), key=lambda found: found.p)
     return best
-
-
-def _views(levels: Floats | Levels) -> list[Floats]:
-    return [seal.contrast(levels, view) for view in range(len(seal.VIEWS))]
 
 
 def tail(z: float, places: int) -> float:
@@ -139,25 +137,38 @@ def _speeds(most: float, length_s: float) -> Iterator[float]:
         yield 1 + most * step / count
 
 
-def _scan(views: list[Floats], key: Key, code: CodeAt, places: Places, share: int) -> Sealed:
+def _scan(levels: Floats | Levels, key: Key, code: CodeAt, places: Places, share: int) -> Sealed:
     """Search at one speed, one of `share` such searches, for all positions and cuts.
 
     The first view of the tiles is searched; what is found there is judged in all of them.
     """
-    tiles = views[0]
-    if not len(places.positions) or len(tiles) < LEAST_COLUMNS * COLUMN_STEPS:
+    if not len(places.positions) or len(levels) < LEAST_COLUMNS * COLUMN_STEPS:
         return NOTHING
     reach = math.ceil(places.reach_s / STEP_S)
-    part = _busiest(tiles, PART)
-    matcher = _Matcher(tiles[part], reach + part.start)
-    found = ((*matcher.best(key, code(at), at), at) for at in places.positions)
+    part = _busiest(levels, PART)
+    origins = _origins(part.start, reach, MOST_WINDOWS // len(places.positions))
+    matcher = _Matcher(np.concatenate([*seal.contrasts(levels, 0, part)]), min(reach, WINDOW))
+    found = ((*matcher.best(key, code(at), at, origins), at) for at in places.positions)
     _, start, position = max(found)
     start -= part.start
-    z = max(_fit(view, key, code(position), position, start) for view in views)
+    views = range(len(seal.VIEWS))
+    z = max(_fit(levels, view, key, code(position), position, start) for view in views)
     # Half of the chance is kept for recordings that nobody cut: there are few places for those.
-    cuts = 2 * NEAR + 1 if abs(start) <= NEAR else len(tiles) + reach
+    cuts = 2 * NEAR + 1 if abs(start) <= NEAR else len(levels) + reach
     count = 2 * share * cuts * len(places.positions) * len(views)
     return Sealed(tail(z, count), z, position, start * STEP_S, 1.0, count)
+
+
+def _origins(first: int, reach: int, most: int) -> list[int]:
+    """Give the columns of the pattern from which windows of it are laid on a part.
+
+    The part begins at step `first`: there it lies in the pattern if the recording was not cut.
+    Then come the places before and after it, as many as there is time for.
+    """
+    uncut = max(0, first // COLUMN_STEPS - MARGIN)
+    width = max(1, min(reach, WINDOW) // COLUMN_STEPS)
+    others = range(0, (first + reach) // COLUMN_STEPS + 1, width)
+    return list(dict.fromkeys([uncut, *others][: max(2, most)]))
 
 
 class _Matcher:
@@ -165,7 +176,7 @@ class _Matcher:
 
     def __init__(self, tiles: Floats, reach: int) -> None:
         count = -(-len(tiles) // COLUMN_STEPS)
-        self.columns = -(-reach // COLUMN_STEPS) + count  # of the pattern
+        self.columns = -(-reach // COLUMN_STEPS) + count + 2 * MARGIN  # of the pattern
         self.size = _fast(self.columns + count)
         padded = np.pad(tiles, ((0, count * COLUMN_STEPS - len(tiles)), (0, 0)))
         phases = padded.reshape(count, COLUMN_STEPS, BANDS).transpose(1, 2, 0)  # of 10 ms
@@ -179,35 +190,45 @@ class _Matcher:
         self.norm = np.maximum(norm, 0.03 * norm.max() + 1e-12)
         self.lead = behind.shape[1] - 1  # places before the pattern's first column
 
-    def best(self, key: Key, code: Bits, position: int) -> tuple[float, int]:
+    def best(
+        self, key: Key, code: Bits, position: int, origins: Sequence[int]
+    ) -> tuple[float, int]:
         """Give z and the step of the pattern with which the part begins, where it fits best."""
-        pattern = seal.signs(key, code, position, 0, self.columns).T.astype(np.float32)
-        spectrum = np.fft.rfft(pattern, self.size)
         best = 0.0, 0
-        for phase, own in enumerate(self.spectra):
-            sums = np.fft.irfft((own * spectrum).sum(axis=0), self.size)
-            z = np.roll(sums, self.lead)[: self.norm.shape[1]] / self.norm[phase]
-            at = int(np.argmax(z))
-            best = max(best, (float(z[at]), (at - self.lead) * COLUMN_STEPS - phase))
+        for origin in origins:
+            pattern = seal.signs(key, code, position, origin, self.columns).T.astype(np.float32)
+            spectrum = np.fft.rfft(pattern, self.size)
+            for phase, own in enumerate(self.spectra):
+                sums = np.fft.irfft((own * spectrum).sum(axis=0), self.size)
+                z = np.roll(sums, self.lead)[: self.norm.shape[1]] / self.norm[phase]
+                at = int(np.argmax(z))
+                start = (origin + at - self.lead) * COLUMN_STEPS - phase
+                best = max(best, (float(z[at]), start))
         return best
 
 
-def _fit(tiles: Floats, key: Key, code: Bits, position: int, start: int) -> float:
+def _fit(
+    levels: Floats | Levels, view: int, key: Key, code: Bits, position: int, start: int
+) -> float:
     """Give z of a whole recording that begins at a step of the pattern."""
-    first = max(0, -(-start // COLUMN_STEPS))
-    laid = tiles[first * COLUMN_STEPS - start :: COLUMN_STEPS].astype(np.float64)
-    pattern = seal.signs(key, code, position, first, len(laid))
-    norm = math.sqrt(float(np.square(laid).sum()))
-    return float((laid * pattern).sum()) / norm if norm > 0 else 0.0
+    total = power = 0.0
+    at = 0  # step of the recording with which a part begins
+    for tiles in seal.contrasts(levels, view):
+        first = max(0, -(-(start + at) // COLUMN_STEPS))
+        laid = tiles[first * COLUMN_STEPS - start - at :: COLUMN_STEPS].astype(np.float64)
+        total += float((laid * seal.signs(key, code, position, first, len(laid))).sum())
+        power += float(np.square(laid).sum())
+        at += len(tiles)
+    return total / math.sqrt(power) if power > 0 else 0.0
 
 
-def _busiest(tiles: Floats, most: int) -> slice:
-    """Find the part of so many steps that holds most."""
-    if len(tiles) <= most:
-        return slice(0, len(tiles))
-    own = np.einsum("ij,ij->i", tiles, tiles).astype(np.float64)  # without a copy of them all
-    power = np.concatenate([[0.0], np.cumsum(own)])
-    first = int(np.argmax(power[most:] - power[:-most]))
+def _busiest(levels: Floats | Levels, most: int) -> slice:
+    """Find the part of so many steps that holds most. It begins with a whole column."""
+    if len(levels) <= most:
+        return slice(0, len(levels))
+    own = np.concatenate([np.square(tiles).sum(axis=1) for tiles in seal.contrasts(levels, 0)])
+    power = np.concatenate([[0.0], np.cumsum(own, dtype=np.float64)])
+    first = int(np.argmax(power[most:] - power[:-most])) // COLUMN_STEPS * COLUMN_STEPS
     return slice(first, first + most)
 
 
