@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from keybound.fingerprint import Fingerprint
 from keybound.keys import Key
 from keybound.resampler import Resampler
 from keybound.search import Places
-from keybound.stream import SHORTEST_S, too_short
+from keybound.stream import SHORTEST_S, How, too_short
 from keybound.verdict import Verdict
 from keybound.watermark import BLOCK_S, Watermarker, why_unreadable
 
@@ -54,23 +54,17 @@ def embed(
     host: str | os.PathLike[str],
     output: str | os.PathLike[str],
     *,
-    key: Key,
-    payload: int,
-    nonce: bytes = b"",
-    position: int | None = None,
-    seal: bool = True,
-    rolling: bool = False,
     rho: int | None = None,
     replace: bool = False,
     progress: Progress = lambda *_: None,
+    **how: Unpack[How],
 ) -> tuple[Verdict, Written]:
     """Mark a file; give the verdict on what was written, and what it came to.
 
     The mark is verified from the written file, after whatever its encoder did to it. If it
     cannot be read, an error says why and nothing is left behind.
     """
-    secret: dict[str, Any] = {"key": key, "payload": payload, "nonce": nonce}
-    how = secret | {"position": position, "seal": seal, "rolling": rolling}
+    secret: Any = {name: how[name] for name in ("key", "payload", "nonce") if name in how}
     with _output(host, output, replace) as part:
         written = _write(marker, host, part, how, lambda done, of: progress(done, 2 * of))
         heard = detect(
@@ -91,18 +85,11 @@ def mark(
     host: str | os.PathLike[str],
     output: str | os.PathLike[str],
     *,
-    key: Key,
-    payload: int,
-    nonce: bytes = b"",
-    position: int | None = None,
-    seal: bool = True,
-    rolling: bool = False,
     replace: bool = False,
     progress: Progress = lambda *_: None,
+    **how: Unpack[How],
 ) -> Written:
     """Mark a file without reading the mark back, in half the time."""
-    how: dict[str, Any] = {"key": key, "payload": payload, "nonce": nonce}
-    how |= {"position": position, "seal": seal, "rolling": rolling}
     with _output(host, output, replace) as part:
         written = _write(marker, host, part, how, progress)
         return _described(written, part, listen(part))
@@ -151,7 +138,7 @@ def _write(
     marker: Watermarker,
     host: str | os.PathLike[str],
     part: Path,
-    how: dict[str, Any],
+    how: How,
     progress: Progress,
 ) -> Written:
     """Write a marked copy of a file, in its own format."""

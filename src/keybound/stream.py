@@ -7,7 +7,7 @@ were. Nothing is learnt from the recording as a whole, so nothing waits for its 
 import math
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Required, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,17 @@ from keybound.resampler import Resampler
 from keybound.rolling import Roll
 
 SHORTEST_S = 0.1  # under this there is nothing to judge
+
+
+class How(TypedDict, total=False):
+    """What a mark is made of: see `StreamEmbedder`, whose arguments these are."""
+
+    key: Required[Key]
+    payload: Required[int]
+    nonce: bytes
+    position: int | None
+    seal: bool
+    rolling: bool
 
 
 class StreamEmbedder:

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,14 @@ from keybound.evidence import Detection, Levels
 from keybound.keys import Key
 from keybound.rolling import Roll, find_roll, read_along
 from keybound.search import NOTHING, Places, find
-from keybound.stream import SHORTEST_S, StreamDetector, StreamEmbedder, as_given, too_short
+from keybound.stream import (
+    SHORTEST_S,
+    How,
+    StreamDetector,
+    StreamEmbedder,
+    as_given,
+    too_short,
+)
 from keybound.verdict import Verdict
 
 BLOCK_S = 30.0  # that goes through the networks at once
@@ -48,70 +55,39 @@ class Watermarker:
         self.card = self.engine.card
 
     def embed(
-        self,
-        samples: npt.ArrayLike,
-        sample_rate: int,
-        *,
-        key: Key,
-        payload: int,
-        nonce: bytes = b"",
-        position: int | None = None,
-        seal: bool = True,
-        rolling: bool = False,
-        check: bool = True,
+        self, samples: npt.ArrayLike, sample_rate: int, *, check: bool = True, **how: Unpack[How]
     ) -> npt.NDArray[Any]:
         """Give the samples with a mark: same shape, rate and type, the host untouched beneath it.
 
-        The mark is made at 16 kHz and only it is resampled, so the host keeps its bandwidth. Each
-        channel is marked by itself, with one code. `position` is the seal's in the key's stream:
-        give each recording its own, so that no two share a pattern. Without one a fresh one of the
-        256 that `verify` looks through is drawn; `mark` tells which. With `rolling` the code
-        follows that stream from second to second, so that what is left of the mark, with a record
-        of the audio, is sealed evidence too; a piece cut from it takes some three seconds to read.
-        With `check` a mark that cannot be read back raises a `MarkWarning`: silence, or a sound too
-        short or too unlike speech.
+        Takes the `key` and the `payload`, and as it is wanted a `nonce`, a `position`, `seal` and
+        `rolling`. The mark is made at 16 kHz and only it is resampled, so the host keeps its
+        bandwidth. Each channel is marked by itself, with one code. `position` is the seal's in the
+        key's stream: give each recording its own, so that no two share a pattern. Without one a
+        fresh one of the 256 that `verify` looks through is drawn; `mark` tells which. With
+        `rolling` the code follows that stream from second to second, so that what is left of the
+        mark, with a record of the audio, is sealed evidence too; a piece cut from it takes some
+        three seconds to read. With `check` a mark that cannot be read back raises a `MarkWarning`:
+        silence, or a sound too short or too unlike speech.
         """
-        secret: Any = {"key": key, "payload": payload, "nonce": nonce}
-        how: Any = {"position": position, "seal": seal, "rolling": rolling}
-        made = self.mark(samples, sample_rate, **secret, **how)
+        made = self.mark(samples, sample_rate, **how)
         if check:
-            found = self.detect(made.samples, sample_rate, levels=rolling)
-            places = (
-                Places((made.position,), 0.0) if rolling and made.position is not None else None
-            )
+            rolls = how.get("rolling", False) and made.position is not None
+            found = self.detect(made.samples, sample_rate, levels=rolls)
+            places = Places((made.position,), 0.0) if rolls and made.position is not None else None
+            secret: Any = {name: how[name] for name in ("key", "payload", "nonce") if name in how}
             if not self.judge(found, **secret, places=places).verified:
                 host = audio.check(samples, sample_rate)
                 why = why_unreadable(float(np.mean(np.square(host))), len(host) / sample_rate)
                 warnings.warn(f"the mark cannot be read back: {why}", MarkWarning, stacklevel=2)
         return made.samples
 
-    def mark(
-        self,
-        samples: npt.ArrayLike,
-        sample_rate: int,
-        *,
-        key: Key,
-        payload: int,
-        nonce: bytes = b"",
-        position: int | None = None,
-        seal: bool = True,
-        rolling: bool = False,
-    ) -> Marked:
+    def mark(self, samples: npt.ArrayLike, sample_rate: int, **how: Unpack[How]) -> Marked:
         """Mark as `embed` does, without reading it back; give the seal's position too."""
         host = audio.check(samples, sample_rate)  # (frames, channels)
         seconds = len(host) / sample_rate
         if seconds < SHORTEST_S:
             raise too_short(seconds)
-        stream = self.embedder(
-            sample_rate,
-            key=key,
-            payload=payload,
-            nonce=nonce,
-            position=position,
-            seal=seal,
-            rolling=rolling,
-            channels=host.shape[1],
-        )
+        stream = self.embedder(sample_rate, channels=host.shape[1], **how)
         *blocks, last = _blocks(host, sample_rate)
         parts = [*map(stream.push, blocks), stream.flush(last)]
         given = np.asarray(samples)
@@ -119,29 +95,10 @@ class Watermarker:
         return Marked(marked, stream.position)
 
     def embedder(
-        self,
-        sample_rate: int,
-        *,
-        key: Key,
-        payload: int,
-        nonce: bytes = b"",
-        position: int | None = None,
-        seal: bool = True,
-        rolling: bool = False,
-        channels: int = 1,
+        self, sample_rate: int, *, channels: int = 1, **how: Unpack[How]
     ) -> StreamEmbedder:
         """Begin to mark a stream with these weights."""
-        return StreamEmbedder(
-            sample_rate,
-            key=key,
-            payload=payload,
-            nonce=nonce,
-            position=position,
-            seal=seal,
-            rolling=rolling,
-            channels=channels,
-            engine=self.engine,
-        )
+        return StreamEmbedder(sample_rate, channels=channels, engine=self.engine, **how)
 
     def detector(
         self, sample_rate: int, *, channels: int = 1, levels: bool = False
@@ -273,20 +230,9 @@ def shipped() -> Watermarker:
     return Watermarker()
 
 
-def embed(
-    samples: npt.ArrayLike,
-    sample_rate: int,
-    *,
-    key: Key,
-    payload: int,
-    nonce: bytes = b"",
-    position: int | None = None,
-    seal: bool = True,
-    rolling: bool = False,
-) -> npt.NDArray[Any]:
+def embed(samples: npt.ArrayLike, sample_rate: int, **how: Unpack[How]) -> npt.NDArray[Any]:
     """Mark samples with the shipped model: see `Watermarker.embed`."""
-    how: Any = {"position": position, "seal": seal, "rolling": rolling}
-    return shipped().embed(samples, sample_rate, key=key, payload=payload, nonce=nonce, **how)
+    return shipped().embed(samples, sample_rate, **how)
 
 
 def detect(samples: npt.ArrayLike, sample_rate: int) -> Detection:
