@@ -5,6 +5,7 @@ context on either side it gives what it gives for the whole recording, however t
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +61,25 @@ class Feeder:
         self._held = self._held[(keep - self._first) * self._hop :]
         self._first = keep
         return made
+
+
+class Rows:
+    """Rows of numbers that grow without ever being there twice."""
+
+    def __init__(self, width: int, dtype: type[np.floating[Any]]) -> None:
+        self._width, self._dtype = width, np.dtype(dtype)
+        self._data = bytearray()
+
+    def add(self, rows: npt.NDArray[Any]) -> None:
+        """Put rows (rows, width) behind those that are there."""
+        self._data += rows.astype(self._dtype, copy=False).tobytes()
+
+    def all(self, *, last: bool) -> npt.NDArray[Any]:
+        """Give all rows; after the `last` look none can be added."""
+        if not self._data:
+            return np.zeros((0, self._width), self._dtype)
+        data = self._data if last else bytes(self._data)
+        return np.frombuffer(data, self._dtype).reshape(-1, self._width)
 
 
 class Sum:

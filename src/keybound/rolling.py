@@ -28,8 +28,8 @@ Doubles = npt.NDArray[np.float64]
 LABEL = "keybound-1/roll"
 SEED_BYTES = 32
 PAGE = 256  # seconds that one call of the stream gives
-GRID_S = 0.1  # between the places that are looked at
-NEAR = 2  # of those, by which a recording may begin early or late and still count as uncut
+GRID_S = 0.1  # of a cell: between the places that are looked at
+NEAR = 2  # cells by which a recording may begin early or late and still count as uncut
 PART = 60  # seconds of a long recording that are searched; what is found is judged whole
 BATCH = 2048  # starts that are looked at together
 LIMIT = 1e-3  # presence this near to 0 or 1 is as sure as it gets
@@ -75,30 +75,35 @@ class Roll:
 
 
 class Heard:
-    """What a detection says of the bits, summed up so that any second of it is quickly read."""
+    """What a detection says of the bits in each cell of a tenth of a second, summed up."""
 
     def __init__(self, found: Detection) -> None:
-        chance = np.clip(found.frame_presence.astype(np.float64), LIMIT, 1 - LIMIT)
-        weight = (chance / (1 - chance))[:, None]
+        chance = np.clip(found.frame_presence, LIMIT, 1 - LIMIT)
+        weight: Floats = chance / (1 - chance)
         weight /= weight.max()
-        self.step = max(1, round(GRID_S / found.frame_s))  # frames
-        self.second = round(1 / found.frame_s)
-        zero = np.zeros((1, 1))
-        self.weights = np.concatenate([zero, np.cumsum(weight, axis=0)])
-        rows = np.cumsum(weight * found.frame_logits, axis=0)
-        self.sums = np.concatenate([np.zeros((1, rows.shape[1])), rows])
+        self.frames = max(1, round(GRID_S / found.frame_s))  # of a cell
+        self.cell_s = self.frames * found.frame_s
+        self.second = round(1 / self.cell_s)  # cells
+        edges = np.arange(0, len(weight), self.frames)
+        self.weights = _summed(np.add.reduceat(weight, edges)[:, None])
+        self.sums = _summed(np.add.reduceat(weight[:, None] * found.frame_logits, edges))
 
     def seconds(self, lead: int) -> tuple[Doubles, Doubles]:
-        """Read the seconds of a recording that begins `lead` frames into one.
+        """Read the seconds of a recording that begins `lead` cells into one.
 
         Gives how surely each bit is set, from -1 to 1, and the sums behind it: (seconds, bits).
         """
-        frames = len(self.sums) - 1
-        edges = np.arange(-lead, frames + self.second, self.second).clip(0, frames)
+        cells = len(self.sums) - 1
+        edges = np.arange(-lead, cells + self.second, self.second).clip(0, cells)
         weight = np.diff(self.weights[edges], axis=0)
         sums = np.diff(self.sums[edges], axis=0)
         share = np.diff(edges)[:, None] / self.second
         return share * np.tanh(sums / np.maximum(weight, 1e-9)), sums
+
+
+def _summed(cells: Floats) -> Doubles:
+    """Give the sums of all cells before each, so that any stretch is a difference."""
+    return np.pad(np.cumsum(cells, axis=0, dtype=np.float64), ((1, 0), (0, 0)))
 
 
 def find_roll(found: Detection, roll: Roll, places: Places, tries: int = 1) -> Sealed:
@@ -108,8 +113,7 @@ def find_roll(found: Detection, roll: Roll, places: Places, tries: int = 1) -> S
     are few places for those.
     """
     heard, reach = Heard(found), math.ceil(places.reach_s)
-    leads = range(0, heard.second, heard.step)
-    uncut = range(-NEAR * heard.step, NEAR * heard.step + 1, heard.step)
+    leads, uncut = range(heard.second), range(-NEAR, NEAR + 1)
     read = {lead: heard.seconds(lead)[0] for lead in {*leads, *uncut}}
     before = max(map(len, read.values()))  # seconds that may lie before the roll
     part = _Part([read[lead] for lead in leads], before)
@@ -122,7 +126,7 @@ def find_roll(found: Detection, roll: Roll, places: Places, tries: int = 1) -> S
         for pairs, tried in ((begun, len(begun)), (cut, len(leads) * (before + reach + 1))):
             z, lead, at = max((_fit(read[lead], signs[at:]), lead, at) for lead, at in pairs)
             count = 2 * tries * tried * len(places.positions)
-            start_s = at - before + lead * found.frame_s
+            start_s = at - before + lead * heard.cell_s
             one = Sealed(tail(z, count), z, position, start_s, 1.0, count)
             best = min(best, one, key=lambda sealed: sealed.p)
     return best
@@ -167,7 +171,8 @@ def read_along(found: Detection, key: Key, nonce: bytes, position: int, start_s:
     """Read the payload of a recording that begins at a place of a roll: (bits,)."""
     bits = found.frame_logits.shape[1]
     start = math.floor(start_s + 1e-6)
-    sums = Heard(found).seconds(round((start_s - start) / found.frame_s))[1]
+    heard = Heard(found)
+    sums = heard.seconds(round((start_s - start) / heard.cell_s))[1]
     sums, start = sums[max(0, -start) :], max(0, start)  # what lies before the roll says nothing
     signs = 1.0 - 2.0 * masks(key, bits, nonce, position, start, len(sums))
     read: Bits = ((sums * signs).sum(axis=0) > 0).astype(np.uint8)

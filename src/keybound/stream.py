@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from keybound import audio, codes
 from keybound import seal as seals
-from keybound.blocks import Floats, Sum
+from keybound.blocks import Floats, Rows, Sum
 from keybound.engine import Engine, shipped
 from keybound.errors import AudioError, CodeError
-from keybound.evidence import Detection, Levels, weigh
+from keybound.evidence import Detection, weigh
 from keybound.keys import Key
 from keybound.resampler import Resampler
 from keybound.rolling import Roll
@@ -166,9 +166,9 @@ class StreamDetector:
         self._down = Resampler(sample_rate, self.card.rate, 1)
         self._feeder = engine.detector()
         self._listener = seals.listener() if levels else None
-        self._frames: list[Floats] = [np.zeros((0, 1 + self.card.bits), np.float32)]
-        self._levels: list[Levels] = [np.zeros((0, seals.BANDS), np.float16)]
-        self._taken = 0
+        self._frames = Rows(1 + self.card.bits, np.float32)
+        self._levels = Rows(seals.BANDS, np.float16)
+        self._taken, self._ended = 0, False
 
     @property
     def latency_s(self) -> float:
@@ -188,13 +188,15 @@ class StreamDetector:
     def _hear(self, narrow: Floats, *, end: bool) -> Floats:
         if self._listener is not None:
             made = self._listener.flush(narrow) if end else self._listener.push(narrow)
-            self._levels += [one.reshape(-1, seals.BANDS).astype(np.float16) for one in made]
+            for one in made:
+                self._levels.add(one.reshape(-1, seals.BANDS))
+        self._ended = end
         return self._keep(self._feeder.flush(narrow) if end else self._feeder.push(narrow))
 
     def detection(self) -> Detection:
         """Say whether and where what was heard so far is marked."""
         heard_s = self._taken / self.sample_rate
-        frames = np.concatenate(self._frames)  # (frames, 1 + bits)
+        frames = self._frames.all(last=self._ended)  # (frames, 1 + bits)
         if heard_s < SHORTEST_S or not len(frames):
             raise too_short(heard_s)
         frame_s = self.card.hop / self.card.rate
@@ -202,7 +204,7 @@ class StreamDetector:
         presence, logits = frames[:, 0], frames[:, 1:]
         found = weigh(presence, logits, frame_s, end_s, self.card.threshold, self.card.tail)
         heard = self._listener is not None
-        return replace(found, levels=np.concatenate(self._levels) if heard else None)
+        return replace(found, levels=self._levels.all(last=self._ended) if heard else None)
 
     def _mono(self, samples: npt.ArrayLike) -> Floats:
         heard = _block(np.asarray(samples), self.sample_rate, self.channels)
@@ -211,8 +213,8 @@ class StreamDetector:
         return mono  # a product is ten times as fast as a mean
 
     def _keep(self, made: list[Floats]) -> Floats:
-        fresh = np.concatenate([self._frames[0][:0], *made])
-        self._frames.append(fresh)
+        fresh = np.concatenate([np.zeros((0, 1 + self.card.bits), np.float32), *made])
+        self._frames.add(fresh)
         chance: Floats = (1 / (1 + np.exp(-fresh[:, 0]))).astype(np.float32)
         return chance
 
