@@ -6,6 +6,7 @@ levels, as `seal` hears them, and no keys, files or networks. The exact derivati
 docs/spec.md.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,7 @@ EDGES = np.array([2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 18, 21, 24, 27, 31, 35, 40, 
 BITS = len(EDGES) - 2  # 16
 SMOOTH = 4  # steps to either side over which powers are averaged
 LAG = 8  # steps to either side between which slopes are compared
+PART_STEPS = 6000  # of a recording that are looked at together: whole columns
 POWER_FLOOR = 1e-7  # of a band: what 16-bit samples have for silence
 
 # The first ten minutes are kept whole, and of each further minute its first ten seconds: 50 bytes
@@ -57,7 +59,8 @@ def hear(samples: npt.ArrayLike) -> Levels:
 
 def take(levels: Floats | Levels) -> Fingerprint:
     """Take the fingerprint of a recording from its levels (steps, bands)."""
-    bits = _changes(levels)[0][::COLUMN_STEPS] > 0
+    parts = [change[::COLUMN_STEPS] > 0 for change, _, _ in _changes(levels)]
+    bits = np.concatenate([np.zeros((0, BITS), bool), *parts])
     return Fingerprint(len(bits), np.packbits(bits[kept(len(bits))]).tobytes())
 
 
@@ -73,22 +76,40 @@ def listen(levels: Floats | Levels) -> Floats:
     The sign is that of the bit. Small changes count little, none counts for many, and soft tiles
     count less than loud ones.
     """
-    change, power = _changes(levels)
-    if not len(change):
-        return change
-    scale = np.sqrt(np.mean(np.square(change), axis=0)) + np.float32(1e-3)
-    loud = 10 * np.log10(power / max(float(power.mean()), 1e-20) + 1e-20) / QUIET_DB + 1
-    weight = np.clip(_around(np.maximum(loud[:, :-1], loud[:, 1:]), np.maximum), 0, 1)
-    heard: Floats = (np.tanh(change / scale) * weight).astype(np.float32)
+    if not len(levels):
+        return np.zeros((0, BITS), np.float32)
+    square, total = np.zeros(BITS), 0.0
+    for change, power, _ in _changes(levels):
+        square += np.square(change).sum(axis=0, dtype=np.float64)
+        total += float(power.mean(axis=1).sum(dtype=np.float64))
+    scale = (np.sqrt(square / len(levels)) + 1e-3).astype(np.float32)
+    mean = np.float32(max(total / len(levels), 1e-20))
+    heard = np.empty((len(levels), BITS), np.float32)
+    done = 0
+    for change, _, loudest in _changes(levels):
+        loud = 10 * np.log10(loudest / mean + np.float32(1e-20)) / QUIET_DB + 1
+        heard[done : done + len(change)] = np.tanh(change / scale) * np.clip(loud, 0, 1)
+        done += len(change)
     return heard
 
 
-def _changes(levels: Floats | Levels) -> tuple[Floats, Floats]:
-    """Give how the slopes between bands change around each step, in dB, and the bands' powers."""
-    rounded = levels.astype(np.float16, copy=False)  # as they are kept: the same bits either way
-    power = _smooth(band_powers(rounded, EDGES)) + np.float32(POWER_FLOOR)
-    loudness = 10 * np.log10(power)
-    return _around(loudness[:, :-1] - loudness[:, 1:], np.subtract), power
+def _changes(levels: Floats | Levels) -> Iterator[tuple[Floats, Floats, Floats]]:
+    """Go through a recording in parts, so that hours take no more room than minutes.
+
+    Gives how the slopes between bands change around each step, in dB; the bands' powers; and the
+    most power that takes part in a slope's change.
+    """
+    margin = 2 * LAG + SMOOTH
+    for first in range(0, len(levels), PART_STEPS):
+        begin = max(0, first - margin)
+        part = levels[begin : first + PART_STEPS + margin]
+        rounded = part.astype(np.float16, copy=False)  # as they are kept: the same bits either way
+        power = _smooth(band_powers(rounded, EDGES)) + np.float32(POWER_FLOOR)
+        loudness = 10 * np.log10(power)
+        change = _around(loudness[:, :-1] - loudness[:, 1:], np.subtract)
+        most = _around(np.maximum(power[:, :-1], power[:, 1:]), np.maximum)
+        own = slice(first - begin, first - begin + min(PART_STEPS, len(levels) - first))
+        yield change[own], power[own], most[own]
 
 
 def _around(rows: Floats, how: np.ufunc) -> Floats:
