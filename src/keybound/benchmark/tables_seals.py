@@ -90,7 +90,10 @@ def _counted(e: Evidence, method: str, lengths: Sequence[float], methods: Sequen
     whose = f"{titled(method)}: " if len(methods) > 1 else ""
     held = [row for row in e.suite("seal", method) if row["holds"]]
     layers = sorted({row["layer"] for row in held})
-    found = [f"{sum(row['layer'] == one for row in held)} by the {one}" for one in layers]
+    words = {"code": "rolling code on the audio of its record"}
+    found = [
+        f"{sum(row['layer'] == one for row in held)} by the {words.get(one, one)}" for one in layers
+    ]
     by_layer = f"; seals that hold: {', '.join(found)}" if len(layers) > 1 else ""
     return f"{whose}recordings: {', '.join(told)}{by_layer}."
 
