@@ -1,14 +1,12 @@
 """The command line as a user meets it: results, exit status, and one line for every refusal."""
 
 import importlib.metadata
-import io
 import json
 import re
 import stat
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +25,7 @@ PAYLOAD = "0x5eed"
 RATE = 16_000
 
 
-@dataclass(frozen=True)
-class Outcome:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Run = Callable[..., Outcome]
+Run = Callable[..., Any]  # to the outcome of `run` in conftest
 
 
 @pytest.fixture(scope="session")
@@ -57,28 +44,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, marker: Watermarker) -
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the entry point with these arguments."""
-
-    def call(*args: object, stdin: bytes = b"") -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["keybound", *map(str, args)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        code: Any = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = end.code or 0
-        streams = capsys.readouterr()
-        return Outcome(code, streams.out, streams.err)
-
-    return call
-
-
-@pytest.fixture
 def refused(run: Run, home: Path) -> Run:
     """Run the entry point, which must refuse in one line and leave the folder as it was."""
 
-    def call(*args: object, stdin: bytes = b"") -> Outcome:
+    def call(*args: object, stdin: bytes = b"") -> Any:
         before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
         outcome = run(*args, stdin=stdin)
         assert outcome.code == 2, outcome
@@ -255,11 +224,13 @@ def test_keygen_refuses_where_no_key_can_be(refused: Run, path: str) -> None:
 
 
 def test_parties_are_added_listed_and_removed(run: Run, key: Path) -> None:
-    assert run("party", "list") == Outcome(
-        0, "", "keybound: no party is registered (keybound party add)\n"
+    assert run("party", "list") == (
+        0,
+        "",
+        "keybound: no party is registered (keybound party add)\n",
     )
     added = run("party", "add", "alice", "--key", key.name, "--payload", "24301")
-    assert added == Outcome(0, "", "keybound: registered alice\n")
+    assert added == (0, "", "keybound: registered alice\n")
     run("party", "add", "bob", "--key", key, "--payload", "7", "--bits", "20", "--rho", "1")
     print_of_key = Key.read(key).fingerprint
     listed = run("party", "list")
@@ -270,7 +241,7 @@ def test_parties_are_added_listed_and_removed(run: Run, key: Path) -> None:
     rows = [json.loads(line) for line in run("party", "list", "--json").out.splitlines()]
     assert [row["name"] for row in rows] == ["alice", "bob"]
     assert (rows[1]["bits"], rows[1]["rho"], rows[1]["payload"]) == (20, 1, 7)
-    assert run("party", "remove", "alice") == Outcome(0, "", "keybound: removed alice\n")
+    assert run("party", "remove", "alice") == (0, "", "keybound: removed alice\n")
     assert run("party", "list").out.startswith("bob\t")
     assert key.exists()
 
@@ -786,9 +757,9 @@ def test_the_demo_shows_the_whole_path(
     rows = [[cell.strip() for cell in re.split("[│┃]", line)] for line in shown.out.splitlines()]
     verdicts = {row[1]: row[2:] for row in rows if len(row) > 6}
     assert verdicts["unmarked"][1] == "no"
-    assert verdicts["unmarked"][3:5] == ["not verified", "not verified"]
-    assert verdicts["marked"][1:5] == ["yes", "16 of 16", "verified", "not verified"]
-    assert all(row[4] in ("not verified", "wrong key") for row in verdicts.values())
+    assert verdicts["unmarked"][3:5] == ["none", "none"]
+    assert verdicts["marked"][1:5] == ["yes", "16 of 16", "sealed", "present"]
+    assert all(row[4] in ("none", "present", "wrong key") for row in verdicts.values())
     assert len(verdicts) > 6
     assert shown.out.endswith("wrote shown/marked.flac and shown/spectrogram.png\n")
     assert {path.name for path in (home / "shown").iterdir()} == {"marked.flac", "spectrogram.png"}

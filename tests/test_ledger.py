@@ -1,14 +1,12 @@
 """Records as a user meets them: made by embed, looked at, exported, checked, compared by verify."""
 
-import io
 import json
 import re
 import sqlite3
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,17 +20,7 @@ DATA = Path(__file__).parent / "data"
 KEY = Key(bytes(range(32)))
 
 
-class Outcome(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Run = Callable[..., Outcome]
+Run = Callable[..., Any]  # to the outcome of `run` in conftest
 
 
 @pytest.fixture(scope="session")
@@ -63,23 +51,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, marker: Watermarker, m
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*args: object) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["keybound", *map(str, args)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
-        code: Any = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = end.code or 0
-        streams = capsys.readouterr()
-        return Outcome(code, streams.out, streams.err)
-
-    assert call("party", "add", "alice", "--key", "alice.key", "--payload", "0x5eed").code == 0
-    return call
+def run(run: Run) -> Run:
+    """Run the entry point; alice is registered."""
+    assert run("party", "add", "alice", "--key", "alice.key", "--payload", "0x5eed").code == 0
+    return run
 
 
-def refused(outcome: Outcome, words: str) -> None:
+def refused(outcome: Any, words: str) -> None:
     assert outcome.code == 2, outcome
     assert outcome.out == ""
     assert re.fullmatch(r"keybound: [^A-Z\n][^\n]*[^.\n]\n", outcome.err), outcome.err

@@ -145,7 +145,9 @@ def bench_run(suites: tuple[str, ...], speech: str, rows: str, **how: Any) -> No
     click.option("--removers", "networks", type=click.Path(), help="Folder of trained removers."),
     click.option("--model", type=click.Path(), help="KeyBound's weights other than shipped."),
     click.option("--rolling", is_flag=True, help="Let the code follow the key's stream."),
-    click.option("--most", type=int, help="Recordings of each length, fewer than usual."),
+    click.option(
+        "--most", type=click.IntRange(min=1), help="Recordings of each length, fewer than usual."
+    ),
     click.option("--seed", default=0, show_default=True, help="What chance is drawn from."),
     click.option("--workers", default=0, help="Processes; 0 for one a core."),
 )

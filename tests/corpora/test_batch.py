@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ import soundfile as sf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keybound import audio, cli, files, fingerprint
+from keybound import audio, files, fingerprint
 from keybound.corpora import corpus, engines, journal, manifest, worker
 from keybound.errors import CorpusError
 from keybound.keys import Key
@@ -37,14 +36,7 @@ pa = pytest.importorskip("pyarrow", reason="results in Parquet need pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet", reason="results in Parquet need pyarrow")
 
 
-@dataclass(frozen=True)
-class Outcome:
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Outcome]
+Run = Callable[..., Any]  # to the outcome of `run` in conftest
 
 
 @pytest.fixture(autouse=True)
@@ -55,23 +47,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PYTHONPATH", str(Path(manifest.__file__).parents[2]))
     Key(SECRET).write(tmp_path / "alice.key")
     return tmp_path
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the entry point with these arguments."""
-
-    def call(*args: object) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["keybound", *map(str, args)])
-        code: Any = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = end.code or 0
-        streams = capsys.readouterr()
-        return Outcome(code, streams.out, streams.err)
-
-    return call
 
 
 WHOSE = ("--key", "alice.key", "--payload", PAYLOAD)

@@ -13,6 +13,7 @@ from keybound import audio
 from keybound.attacks import attack
 from keybound.errors import AudioError
 from keybound.keys import Key
+from keybound.search import Places
 from keybound.watermark import Watermarker
 
 SPEECH = Path(__file__).parent / "speech.flac"
@@ -30,7 +31,8 @@ def run(marker: Watermarker, folder: Path) -> None:
     host = audio.read(SPEECH)
     rate = host.sample_rate
     key, wrong = Key.generate(), Key.generate()
-    marked = marker.embed(host.samples, rate, key=key, payload=PAYLOAD)
+    made = marker.mark(host.samples, rate, key=key, payload=PAYLOAD)
+    marked, places = made.samples, Places((made.position or 0,))
     audio.write(folder / "marked.flac", marked, host)
     table = Table("recording", "presence", "marked?", "bits right", "right key", "wrong key")
     heard = {"unmarked": host.samples[:, 0], "marked": marked[:, 0]}
@@ -39,11 +41,12 @@ def run(marker: Watermarker, folder: Path) -> None:
         parameters = hit.draw(np.random.default_rng(0), None)
         heard[f"marked, {name}"] = hit.apply(marked[:, 0], rate, parameters)
     for name, samples in heard.items():
-        found = marker.detect(samples, rate)
-        right = marker.judge(found, key=key, payload=PAYLOAD)
-        other = marker.judge(found, key=wrong, payload=PAYLOAD)
+        found = marker.detect(samples, rate, levels=True)
+        right, other = (
+            marker.judge(found, key=one, payload=PAYLOAD, places=places) for one in (key, wrong)
+        )
         bits = f"{right.bits - right.distance} of {right.bits}"
-        answers = ["verified" if v.verified else "not verified" for v in (right, other)]
+        answers = [right.grade, other.grade]
         marks = "yes" if found.present else "no"
         table.add_row(name, f"{found.presence:.3f}", marks, bits, *answers)
     Console(width=100).print(table)
