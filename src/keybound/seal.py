@@ -173,19 +173,12 @@ def listener() -> Feeder:
     return Feeder(run, HOP, (1, 1))
 
 
-def contrast(levels: Floats | Levels, view: int = 0) -> Floats:
-    """Weigh how each tile stands out from its neighbours: (steps, BANDS) of levels to the same.
+def contrasts(levels: Floats | Levels, view: int, rows: slice | None = None) -> Iterator[Floats]:
+    """Weigh how each tile stands out from its neighbours: (steps, BANDS) of levels to as many.
 
     Row i is for a tile that begins at step i. Any function of the recording may stand here: what
-    the p-value counts on is the key alone.
-    """
-    return np.concatenate([np.zeros((0, BANDS), np.float32), *contrasts(levels, view)])
-
-
-def contrasts(levels: Floats | Levels, view: int, rows: slice | None = None) -> Iterator[Floats]:
-    """Give the contrasts of so many rows part by part: an hour takes no more room than a minute.
-
-    Parts begin at multiples of CONTRAST_STEPS, whichever rows are asked for.
+    the p-value counts on is the key alone. Rows come part by part, so that an hour takes no more
+    room than a minute; parts begin at multiples of CONTRAST_STEPS, whichever rows are asked for.
     """
     start, stop, _ = (rows or slice(None)).indices(len(levels))
     for first in range(start // CONTRAST_STEPS * CONTRAST_STEPS, stop, CONTRAST_STEPS):

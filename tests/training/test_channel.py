@@ -76,6 +76,15 @@ def test_attacks_change_speech(name, tools, speech):
     assert max(changes) > 1e-3 * speech.norm()
 
 
+def test_what_is_played_slower_has_no_highest_band(tools):
+    y = 0.1 * torch.randn(64, 16000)
+    power = torch.fft.rfft(hit("speed", y, tools, 0)).abs().square()
+    top, rest = power[:, 7800:].mean(1), power[:, :7000].mean(1)
+    slower = top < 1e-4 * rest
+    assert 0.25 < slower.float().mean() < 0.75
+    assert (top[~slower] > 0.1 * rest[~slower]).float().mean() > 0.8  # but near the middle
+
+
 def test_speed_takes_long_clips(tools):
     y = torch.randn(1, 100_000)
     assert hit("speed", y, tools, 0).isfinite().all()

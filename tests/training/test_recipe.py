@@ -22,7 +22,7 @@ from keybound.training.recipe import (
     to_tree,
 )
 
-RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
+RECIPES = sorted((Path(__file__).parents[2] / "recipes").rglob("*.toml"))
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda p: p.stem)
@@ -43,7 +43,7 @@ def test_the_recipe_of_the_shipped_weights_loads():
 
 
 def test_paper_protocol():
-    paper = load(RECIPES[0].parent / "paper.toml")
+    paper = load(next(path for path in RECIPES if path.stem == "paper"))
     model, data, loss, channel = paper.model, paper.data, paper.loss, paper.channel
     assert (model.generator, model.bits, model.latent) == ("additive", 16, 128)
     assert (model.anchor, model.carrier_scale) == (True, 1.0)
@@ -132,6 +132,21 @@ def test_whole_numbers_do_where_numbers_are_wanted():
     assert recipe.ema == 1.0
     assert recipe.loss.snr_db == (6.0, 22.0, 0.0, 7000.0)
     assert type(recipe.loss.snr_db[0]) is float
+
+
+def test_a_recipe_says_what_differs_from_its_base(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "one.toml").write_text('name = "one"\nseed = 5\n[model]\nbits = 8\nwidth = 32\n')
+    (tmp_path / "in" / "two.toml").write_text('base = "../one.toml"\n[model]\nbits = 64\n')
+    made = load(tmp_path / "in" / "two.toml")
+    assert (made.name, made.seed, made.model.bits, made.model.width) == ("one", 5, 64, 32)
+    for base in ('"self.toml"', "3"):
+        (tmp_path / "self.toml").write_text(f"base = {base}")
+        with pytest.raises(RecipeError, match="as its base"):
+            load(tmp_path / "self.toml")
+    (tmp_path / "lost.toml").write_text('base = "nowhere.toml"')
+    with pytest.raises(RecipeError, match="cannot read recipe"):
+        load(tmp_path / "lost.toml")
 
 
 def test_files_that_are_no_recipes(tmp_path):

@@ -4,6 +4,7 @@ A checkpoint resumes a run exactly. Weights alone, such as those the package shi
 """
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from torch import Tensor, nn
 from keybound.errors import RecipeError
 from keybound.training import nets
 from keybound.training.recipe import Recipe, from_tree, to_tree
+
+WIDENED = re.compile(r"\.(expand\.weight|expand\.bias|contract\.weight)$")
+NEW = re.compile(r"(analysis|synthesis|blocks)\.\d+\.|lean\.|oppose\.")  # may lack in weights
 
 
 @dataclass
@@ -40,12 +44,8 @@ def fresh(recipe: Recipe, device: torch.device, init: dict[str, Tensor] | None =
     embedder, detector = (net.to(device) for net in nets.build(recipe.model))
     remover = nets.Remover().to(device)
     if init is not None:
-        try:
-            embedder.load_state_dict(_part(init, "embedder."))
-            detector.load_state_dict(_part(init, "detector."))
-        except RuntimeError as error:
-            hint = "its [model] must be that of the weights"
-            raise RecipeError("the weights do not fit the recipe", hint=hint) from error
+        for name, net in (("embedder.", embedder), ("detector.", detector)):
+            net.load_state_dict(grown(_part(init, name), net))
     trained = [*embedder.parameters(), *detector.parameters()]
     average = [p.detach().clone() for p in trained]
     for name, net in (("embedder", embedder), ("detector", detector)):
@@ -56,6 +56,30 @@ def fresh(recipe: Recipe, device: torch.device, init: dict[str, Tensor] | None =
         raise RecipeError("the recipe trains nothing", hint="see its entry trainable")
     optimisers = (_adam(active, recipe), _adam(list(remover.parameters()), recipe))
     return State(embedder, detector, remover, *optimisers, trained, average)
+
+
+def grown(init: dict[str, Tensor], net: nn.Module) -> dict[str, Tensor]:
+    """Give a network's weights from those of one as large, or smaller, that computes the same.
+
+    It may have more blocks, which add nothing yet, wider ones, and a lean that is not heeded yet.
+    """
+    whole, hint = {}, "its [model] must be that of the weights, or have more or wider blocks"
+    for name, value in net.state_dict().items():
+        old = init.get(name)
+        if old is None and name.endswith(".scale"):
+            value.zero_()
+        elif old is not None and old.shape == value.shape:
+            value.copy_(old)
+        elif old is not None and WIDENED.search(name) and len(old) <= len(value):
+            if name.endswith("contract.weight"):
+                value.zero_()
+            value[tuple(slice(n) for n in old.shape)] = old
+        elif old is not None or not NEW.match(name):
+            raise RecipeError(f"the weights do not fit the recipe: {name}", hint=hint)
+        whole[name] = value
+    if strange := sorted(set(init) - set(whole)):
+        raise RecipeError(f"the weights do not fit the recipe: {strange[0]}", hint=hint)
+    return whole
 
 
 def _adam(parameters: list[nn.Parameter], recipe: Recipe) -> torch.optim.AdamW:

@@ -25,6 +25,7 @@ from keybound.training.spectra import (
     RATE,
     LogMel,
     Spectrum,
+    code_signs,
     mel_bank,
     project_code,
     to_blocks,
@@ -99,7 +100,7 @@ class Stack(nn.Sequential):
 class SpectralEmbedder(nn.Module):
     """Scale a few dozen mel bands of the host's own spectrum, as code and host decide.
 
-    A frame spans two blocks and sees `lookahead` further frames: with the window,
+    A frame spans two blocks and sees six further frames at most: with the window,
     (2 + 6) * 20 ms = 160 ms from a sample to the last one that can change it.
     """
 
@@ -112,15 +113,15 @@ class SpectralEmbedder(nn.Module):
         self.anchor = spec.anchor
         self.spectrum = Spectrum()
         self.features = LogMel(past=24, future=0)
-        blocks = spec.analysis_blocks + spec.synthesis_blocks
-        self.lookahead = min(6, blocks)
-        ahead = [1] * self.lookahead + [0] * (blocks - self.lookahead)
-        made = [Block(spec.width, spec.expansion, 6 - f, f) for f in ahead]
         self.project = nn.Conv1d(MELS, spec.width, 1)
-        self.analysis = Stack(*made[: spec.analysis_blocks])
+        self.analysis = _embedder_blocks(spec, spec.analysis_blocks, looking=2)
         self.film = nn.Conv1d(spec.width, 2 * spec.width, 1)
         self.project_code = nn.Linear(spec.bits, spec.width)
-        self.synthesis = Stack(*made[spec.analysis_blocks :])
+        self.lean = nn.Conv1d(spec.width, spec.bits, 1) if spec.lean else None
+        self.oppose = nn.Conv1d(spec.bits, spec.width, 1, bias=False) if spec.lean else None
+        if self.oppose is not None:
+            nn.init.zeros_(self.oppose.weight)
+        self.synthesis = _embedder_blocks(spec, spec.synthesis_blocks, looking=4)
         self.out = nn.Conv1d(spec.width, spec.bands, 1)
         nn.init.normal_(self.out.weight, std=0.02)
         nn.init.zeros_(cast(Tensor, self.out.bias))
@@ -129,26 +130,44 @@ class SpectralEmbedder(nn.Module):
         rise = ((hz - 400) / 200).clamp(0, 1)[:, None]  # (bands, 1)
         self.register_buffer("emphasis", spec.bass + (spec.treble - spec.bass) * rise, False)
 
-    def gains(self, features: Tensor, code: Tensor) -> Tensor:
-        """Give the gain of each bin in nepers: (batch, BINS, frames)."""
+    def gains(self, features: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
+        """Give the gain of each bin in nepers, (batch, BINS, frames), and how the host leans.
+
+        What a detector would read from the host alone stands in the way of some bits and helps
+        others: `lean` foresees its logits, (batch, bits, frames).
+        """
         h = self.analysis(self.project(features))
         if not self.anchor:
             h = torch.zeros_like(h)
         scale, shift = self.film(h).chunk(2, dim=1)
-        bits = project_code(self.project_code, code, h.shape[-1])
-        h = self.synthesis(scale * bits + shift)
-        bands = self.limit * self.emphasis * torch.tanh(self.out(h).float())
-        return self.bank.T @ bands
+        told = scale * project_code(self.project_code, code, h.shape[-1]) + shift
+        lean = code.new_zeros(())
+        if self.lean is not None and self.oppose is not None:
+            lean = self.lean(h)
+            told = told + self.oppose(lean * code_signs(code, h.shape[-1]))
+        bands = self.limit * self.emphasis * torch.tanh(self.out(self.synthesis(told)).float())
+        return self.bank.T @ bands, lean.float()
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
         """Give the carrier of hosts (batch, samples) for codes, as `project_code` has them."""
+        return self.foresee(x, code)[0]
+
+    def foresee(self, x: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
+        """Give the carrier, and how the host leans in each of its frames."""
         with torch.autocast(x.device.type, enabled=False):
             real, imag = self.spectrum(to_blocks(x, HOP, HOP))
             features = self.features(real, imag)
-        change = torch.expm1(self.gains(features, code))
+        gains, lean = self.gains(features, code)
+        change = torch.expm1(gains)
         with torch.autocast(x.device.type, enabled=False):
             blocks = self.spectrum.inverse(real * change.float(), imag * change.float())
-            return blocks.transpose(1, 2).reshape(x.shape[0], -1)
+            return blocks.transpose(1, 2).reshape(x.shape[0], -1), lean
+
+
+def _embedder_blocks(spec: ModelSpec, count: int, looking: int) -> Stack:
+    """Make blocks of seven frames, of which the first `looking` ones see a frame ahead."""
+    ahead = [1] * min(looking, count) + [0] * max(0, count - looking)
+    return Stack(*[Block(spec.width, spec.expansion, 6 - f, f) for f in ahead])
 
 
 class Heads(nn.Module):

@@ -23,6 +23,8 @@ KINDS = (  # of attack that `channel` knows
     "jitter", "denoise", "noise_denoise", "compress", "drop", "neural", "neural_noise", "remover",
 )  # fmt: skip
 
+MOST_BASES = 4  # of a recipe's base, one after the other
+
 
 @dataclass(frozen=True)
 class ModelSpec:
@@ -42,6 +44,7 @@ class ModelSpec:
     treble: float = 1.0  # and those above 600 Hz
     latent: int = 128  # additive only
     carrier_scale: float = 1.0  # alpha of the paper, additive only
+    lean: bool = False  # the embedder foresees what a detector reads from hosts, spectral only
     anchor: bool = True  # False: C(x) is a learned constant (ablation)
 
 
@@ -72,6 +75,7 @@ class LossSpec:
     masking: float = 1.0
     clarity: float = 0.0  # on what STOI lacks of its goal, within the perceptual term
     clarity_goal: float = 0.993
+    lean: float = 0.0  # on what the embedder did not foresee of hosts
     budget: float = 1.0
     gain_budget: float = 5.0
     snr_db: Ramp = (6.0, 15.0, 0.0, 4000.0)
@@ -161,16 +165,38 @@ def plan(recipe: Recipe, step: int, position: float, coded: bool) -> list[str]:
 
 
 def load(path: Path | str) -> Recipe:
-    """Read a recipe, refusing unknown entries."""
+    """Read a recipe, refusing unknown entries.
+
+    One that names a `base`, by a path from its own folder, says only what differs from it.
+    """
+    return from_tree(_read(Path(path)))
+
+
+def _read(path: Path, depth: int = 0) -> dict[str, Any]:
     try:
-        tree = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise RecipeError(
             f"cannot read recipe {path}: {(error.strerror or str(error)).lower()}"
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RecipeError(f"recipe {path} is not TOML: {error}") from error
-    return from_tree(tree)
+    base = tree.pop("base", None)
+    if base is None:
+        return tree
+    if not isinstance(base, str) or depth == MOST_BASES:
+        raise RecipeError(f"recipe {path} must name a recipe as its base, and not itself")
+    return _merged(_read(path.parent / base, depth + 1), tree)
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Lay entries over others, table by table."""
+    whole = dict(below)
+    for name, value in above.items():
+        inner = whole.get(name)
+        both = isinstance(inner, dict) and isinstance(value, dict)
+        whole[name] = _merged(inner, value) if both else value  # type: ignore[arg-type]
+    return whole
 
 
 def from_tree(tree: dict[str, Any]) -> Recipe:

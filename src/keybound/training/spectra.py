@@ -80,15 +80,20 @@ def to_blocks(x: Tensor, left: int, right: int) -> Tensor:
     return padded.reshape(x.shape[0], -1, HOP).transpose(1, 2)
 
 
-def project_code(linear: nn.Linear, code: Tensor, frames: int) -> Tensor:
-    """Project a code of 0 and 1 to what each frame is told of it: (batch, width, frames or 1).
+def code_signs(code: Tensor, frames: int) -> Tensor:
+    """Give a code of 0 and 1 as signs: (batch, bits, frames or 1).
 
     It is (batch, bits) for a whole clip, or (batch, bits, blocks) with a code for each block; a
     frame has the code of the block in which its window's second half lies, or of the last one.
     """
     signs = 2 * code - 1
     signs = signs[:, :, None] if code.dim() == 2 else F.pad(signs, (0, 1), mode="replicate")
-    projected = linear.weight @ signs[:, :, :frames]
+    return signs[:, :, :frames]
+
+
+def project_code(linear: nn.Linear, code: Tensor, frames: int) -> Tensor:
+    """Project a code, as `code_signs` takes it, to what frames are told: (batch, width, ...)."""
+    projected = linear.weight @ code_signs(code, frames)
     return (projected.transpose(1, 2) + linear.bias).transpose(1, 2)  # exported under its name
 
 

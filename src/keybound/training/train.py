@@ -47,7 +47,7 @@ class Loop:
     hosts: Hosts
     tools: twins.Tools
     hearing: Callable[[Tensor, Tensor], tuple[Tensor, ...]]
-    embed: Callable[[Tensor, Tensor], Tensor]
+    embed: Callable[[Tensor, Tensor], Any]  # a carrier, and how the host leans if that is learned
     detect: Callable[[Tensor], tuple[Tensor, Tensor]]
     pool: Executor
     accuracy: dict[str, list[Tensor]]
@@ -68,7 +68,8 @@ def prepare(recipe: Recipe, state: State, sources: Sources, device: torch.device
 
     pairs: neural.Codecs = {k: graphed(c, blank(2 * n)) for k, c in learned.items()}
     code = torch.zeros(n * groups, recipe.model.bits, device=device)
-    embed = graphed(Half(state.embedder), blank(n * groups, False), code)
+    method = "foresee" if recipe.model.lean else "forward"
+    embed = graphed(Half(state.embedder, method), blank(n * groups, False), code)
     detect = graphed(Half(state.detector), blank(n * (2 * groups + 3)))
     half = (n * groups + 1) // 2
     hearing = graphed(losses.Hearing().to(device), blank(half, False), blank(half))
@@ -118,7 +119,9 @@ def train_step(
         pairs = zip(coded, (x, code, voiced), strict=True)
         x, code, voiced = (torch.cat([first, rest[n:]]) for first, rest in pairs)
 
-    marked = x + loop.embed(x, code)  # (clips, samples)
+    made = loop.embed(x, code)
+    carrier, lean = made if recipe.model.lean else (made, None)
+    marked = x + carrier  # (clips, samples)
     borne = marked
     if recipe.data.sealed:
         borne = sealed(marked, recipe.data.sealed, tools.generator)
@@ -145,6 +148,8 @@ def train_step(
 
     spec = recipe.loss
     terms = losses.objective(spec, presence, logits, target, weight, code)
+    if lean is not None:
+        terms["lean"] = spec.lean * losses.unforeseen(lean, logits[len(x) : 2 * len(x)])
     terms["forgery"] = terms["forgery"] * at(spec.forgery_ramp, position)
     # Half the clips say what the mark costs the ear: it varies less than what attacks do.
     stft, wave, mel, masking, clear, snr, gain = loop.hearing(x[::2], marked[::2])

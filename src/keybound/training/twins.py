@@ -113,14 +113,16 @@ def equalise(y: Tensor, tools: Tools) -> Tensor:
 
 
 def speed(y: Tensor, tools: Tools) -> Tensor:
-    """Play up to 10 % faster or slower around the middle, by linear interpolation."""
+    """Play up to 10 % faster or slower around the middle; what is slower has no highest band."""
     length = y.shape[-1]
     factor = tools.uniform((len(y), 1), 0.9, 1.1)
     time = torch.arange(length, device=y.device) - length / 2
     place = (time * factor + length / 2).clamp(0, length - 1)
     low = place.long().clamp(max=length - 2)
     share = place - low
-    return torch.gather(y, 1, low) * (1 - share) + torch.gather(y, 1, low + 1) * share
+    played = torch.gather(y, 1, low) * (1 - share) + torch.gather(y, 1, low + 1) * share
+    edge = RATE / 2 * factor
+    return filtered(played, lambda hz: torch.sigmoid((edge - hz) / 30).where(factor < 1, 1.0))
 
 
 def quantise(y: Tensor, tools: Tools) -> Tensor:

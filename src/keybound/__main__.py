@@ -1,0 +1,5 @@
+"""`python -m keybound` is `keybound`."""
+
+from keybound.cli import main
+
+main()
