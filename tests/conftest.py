@@ -1,14 +1,60 @@
-"""The command line as tests run it."""
+"""What several tests share: marked speech, the command line as a user runs it, a registry."""
 
 import io
 import json
+import re
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import soundfile as sf
+from numpy.typing import NDArray
 
-from keybound import cli
+from keybound import audio, cli
+from keybound.demo import SPEECH
+from keybound.keys import Key
+from keybound.registry import Party
+from keybound.watermark import Watermarker
+
+Run = Callable[..., Any]  # to the outcome of `run`
+Samples = NDArray[Any]
+
+DATA = Path(__file__).parent / "data"
+KEY = Key(bytes(range(32)))
+PAYLOAD = 0x5EED
+RATE = 16_000
+
+
+@pytest.fixture(scope="session")
+def marker() -> Watermarker:
+    return Watermarker()
+
+
+# Speech
+
+
+@pytest.fixture(scope="session")
+def clips() -> dict[str, Samples]:
+    """Synthetic speech of three voices at 16 kHz."""
+    read = {path.stem: audio.read(path) for path in (SPEECH, *sorted(DATA.glob("*.flac")))}
+    return {n: audio.resample(r.samples[:, 0], r.sample_rate, RATE) for n, r in read.items()}
+
+
+@pytest.fixture(scope="session")
+def clip(clips: dict[str, Samples]) -> Samples:
+    return clips["flite-rms"]
+
+
+@pytest.fixture(scope="session")
+def marked(marker: Watermarker, clip: Samples) -> Samples:
+    """The clip with a mark of the key and payload that most tests have."""
+    return marker.embed(clip, RATE, key=KEY, payload=PAYLOAD, position=0)
+
+
+# The command line
 
 
 class Outcome(NamedTuple):
@@ -42,3 +88,70 @@ def run(
         return Outcome(code, streams.out, streams.err)
 
     return call
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, marker: Watermarker) -> Path:
+    """An empty folder to work in, with a registry of its own; the shipped weights load once."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KEYBOUND_REGISTRY", str(tmp_path / "registry.sqlite"))
+    load = cli.load
+    monkeypatch.setattr(cli, "load", lambda model: load(model) if model else marker)
+    return tmp_path
+
+
+@pytest.fixture
+def refused(run: Run, home: Path) -> Run:
+    """Run the entry point, which must refuse in one line and leave the folder as it was."""
+
+    def call(*args: object, stdin: bytes = b"") -> Any:
+        before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+        outcome = run(*args, stdin=stdin)
+        assert outcome.code == 2, outcome
+        assert outcome.out == ""
+        assert re.fullmatch(r"keybound: [^A-Z\n][^\n]*[^.\n]\n", outcome.err), outcome.err
+        assert "Traceback" not in outcome.err
+        assert ".keybound-" not in outcome.err  # names of temporary files are none of the user's
+        after = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+        registry = home / "registry.sqlite"  # opening one makes one
+        assert before | {registry: b""} == after | {registry: b""}
+        return outcome
+
+    return call
+
+
+@pytest.fixture
+def key(home: Path) -> Path:
+    KEY.write(home / "alice.key")
+    return home / "alice.key"
+
+
+@pytest.fixture
+def host(home: Path) -> Path:
+    """Synthetic speech of a few seconds as WAV."""
+    samples, rate = sf.read(DATA / "flite-rms.flac", dtype="float32")
+    sf.write(home / "host.wav", samples, rate)
+    return home / "host.wav"
+
+
+@pytest.fixture
+def hidden() -> Callable[[Path], list[Path]]:
+    """Look for what begins with a dot in a folder."""
+    return lambda folder: [path for path in folder.iterdir() if path.name.startswith(".")]
+
+
+# A registry
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a registry can be made."""
+    return tmp_path / "keybound" / "registry.sqlite"
+
+
+@pytest.fixture
+def party(tmp_path: Path) -> Party:
+    created = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
+    key_file = tmp_path / "alice.key"
+    KEY.write(key_file)
+    return Party("alice", PAYLOAD, 16, 2, key_file, KEY.fingerprint, created)

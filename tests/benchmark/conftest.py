@@ -1,0 +1,28 @@
+"""Speech and a quiet torch for the tests of peers."""
+
+import numpy as np
+import pytest
+
+from keybound.benchmark.protocol import read_clips
+
+
+@pytest.fixture(scope="module")
+def one_thread():
+    """Let torch use one core: its threads wait for each other on a busy machine."""
+    torch = pytest.importorskip("torch")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def clip(pytestconfig):
+    """Give the loudest seconds of a recording of synthetic speech, at a rate."""
+
+    def cut(rate, seconds, which=0):
+        folder = pytestconfig.rootpath / "tests" / "data"
+        every = read_clips(folder, seconds, rate, every=True)
+        return sorted(every, key=lambda c: -float(np.sum(c**2)))[which]
+
+    return cut

@@ -1,0 +1,188 @@
+"""Recordings come back as they were written, in the format that host and name choose."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import soundfile as sf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keybound import audio, formats
+from made_audio import LOSSY, host, name_of, recording, refusal, tone
+
+EXACT = [
+    *(("WAV", s) for s in ("PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE")),
+    *(("WAV", s) for s in ("ULAW", "ALAW")),
+    ("WAVEX", "PCM_24"),
+    ("RF64", "PCM_16"),
+    *(("FLAC", s) for s in ("PCM_S8", "PCM_16", "PCM_24")),
+]
+
+
+# Round trips
+
+
+@pytest.mark.parametrize("channels", [1, 2, 6])
+@pytest.mark.parametrize("rate", [8_000, 44_100, 192_000])
+@pytest.mark.parametrize(("kind", "subtype"), EXACT)
+def test_what_is_read_is_written_back_bit_for_bit(tmp_path, kind, subtype, rate, channels):
+    first = host(tmp_path / name_of(kind), kind, subtype, rate, channels)
+    read = audio.read(first)
+    assert (read.sample_rate, read.samples.shape) == (rate, (700, channels))
+    assert (read.format, read.subtype) == (kind, subtype)
+    assert read.bitrate_bps is None
+    second = tmp_path / ("b" + first.suffix)
+    assert audio.write(second, read.samples, read) == 0
+    again = audio.read(second)
+    assert (again.format, again.subtype, again.sample_rate) == (kind, subtype, rate)
+    kept, _ = sf.read(first, dtype="float64", always_2d=True)
+    back, _ = sf.read(second, dtype="float64", always_2d=True)
+    np.testing.assert_array_equal(back, kept)
+    np.testing.assert_array_equal(read.samples, kept)
+
+
+@pytest.mark.parametrize("kind", ["WAV", "FLAC"])
+def test_every_16_bit_level_survives(tmp_path, kind):
+    levels = np.arange(-(2**15), 2**15).astype(np.int16)
+    path = tmp_path / name_of(kind)
+    sf.write(path, levels, 16_000, format=kind, subtype="PCM_16")
+    read = audio.read(path)
+    audio.write(path, read.samples, read)
+    np.testing.assert_array_equal(sf.read(path, dtype="int16")[0], levels)
+
+
+@pytest.mark.parametrize("kind", ["WAV", "FLAC"])
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.floats(-1, 1, width=32), min_size=1, max_size=40))
+def test_pcm_rounds_to_the_nearest_level_in_every_format(tmp_path_factory, kind, values):
+    samples = np.array(values, np.float32)
+    path = tmp_path_factory.mktemp("pcm") / name_of(kind)
+    assert audio.write(path, samples, recording(samples, kind=kind)) == 0
+    expected = np.clip(np.rint(samples * 2.0**15), -(2**15), 2**15 - 1)
+    np.testing.assert_array_equal(sf.read(path, dtype="int16")[0], expected)
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize("rate", [8_000, 16_000, 48_000])
+@pytest.mark.parametrize(("kind", "subtype"), LOSSY)
+def test_lossy_formats_keep_length_and_sound(tmp_path, kind, subtype, rate, channels):
+    samples = tone(rate, channels)
+    path = tmp_path / name_of(kind)
+    assert audio.write(path, samples, recording(samples, rate, kind, subtype)) == 0
+    back = audio.read(path)
+    assert (back.format, back.subtype, back.sample_rate) == (kind, subtype, rate)
+    assert back.samples.shape == samples.shape
+    # libsndfile's Opus encoder does not flush: the last 6 ms may come back as anything.
+    samples, error = samples[: -rate // 100], (back.samples - samples)[: -rate // 100]
+    assert 10 * np.log10((samples**2).sum() / (error**2).sum()) > 25
+
+
+@pytest.mark.parametrize(("kind", "subtype"), LOSSY)
+@pytest.mark.parametrize("level", [0.3, 0.8])
+def test_lossy_output_has_the_hosts_bitrate_or_more(tmp_path, kind, subtype, level):
+    samples = np.random.default_rng(1).normal(0, 0.1, (48_000 * 2, 2))
+    path = tmp_path / name_of(kind)
+    mode = {"bitrate_mode": "CONSTANT"} if kind == "MP3" else {}
+    sf.write(path, samples, 48_000, subtype, format=kind, compression_level=level, **mode)
+    read = audio.read(path)
+    assert read.bitrate_bps
+    audio.write(tmp_path / ("b" + path.suffix), read.samples, read)
+    again = audio.read(tmp_path / ("b" + path.suffix))
+    assert again.bitrate_bps
+    assert again.bitrate_bps > 0.95 * read.bitrate_bps
+
+
+def test_lossy_formats_hold_peaks_beyond_full_scale(tmp_path):
+    samples = 8 * tone(48_000, 1)
+    for kind, subtype in LOSSY:
+        path = tmp_path / name_of(kind)
+        assert audio.write(path, samples, recording(samples, 48_000, kind, subtype)) == 0
+        assert np.abs(audio.read(path).samples).max() > 1.5
+
+
+def test_a_long_vorbis_file_does_not_overrun_the_encoder(tmp_path):
+    samples = np.zeros((2_880_000, 2), np.float32)  # in one piece this ends the process
+    audio.write(tmp_path / "a.ogg", samples, recording(samples, 48_000))
+    assert sf.info(tmp_path / "a.ogg").frames == 2_880_000
+
+
+@pytest.mark.parametrize("kind", ["WAV", "FLAC", "OGG", "MP3"])
+def test_tags_travel(tmp_path, kind):
+    samples = tone(16_000, 1)
+    tags = {"title": "Ein Brüllen", "artist": "nobody", "date": "2024"}
+    audio.write(tmp_path / name_of(kind), samples, replace(recording(samples), tags=tags))
+    read = audio.read(tmp_path / name_of(kind))
+    assert read.tags == tags
+    audio.write(tmp_path / "b.flac", samples, read)
+    assert audio.read(tmp_path / "b.flac").tags == tags
+
+
+# Choice of format, clipping
+
+
+@pytest.mark.parametrize(
+    ("kind", "subtype", "name", "expected"),
+    [
+        ("WAV", "PCM_24", "b.flac", ("FLAC", "PCM_24")),
+        ("WAV", "FLOAT", "b.flac", ("FLAC", "PCM_24")),
+        ("WAV", "PCM_U8", "b.FLAC", ("FLAC", "PCM_S8")),
+        ("WAV", "ULAW", "b.flac", ("FLAC", "PCM_16")),
+        ("FLAC", "PCM_S8", "b.wav", ("WAV", "PCM_U8")),
+        ("FLAC", "PCM_24", "b.wav", ("WAV", "PCM_24")),
+        ("MP3", "MPEG_LAYER_III", "b.wav", ("WAV", "PCM_16")),
+        ("MP3", "MPEG_LAYER_II", "b.mp3", ("MP3", "MPEG_LAYER_III")),
+        ("WAV", "MPEG_LAYER_III", "b.wav", ("WAV", "PCM_16")),
+        ("WAV", "PCM_16", "b.ogg", ("OGG", "VORBIS")),
+        ("OGG", "OPUS", "b.ogg", ("OGG", "OPUS")),
+        ("OGG", "VORBIS", "b.opus", ("OGG", "OPUS")),
+        ("WAV", "IMA_ADPCM", "b.wav", ("WAV", "IMA_ADPCM")),
+    ],
+)
+def test_the_extension_and_the_host_choose_the_format(tmp_path, kind, subtype, name, expected):
+    samples = tone(16_000, 1)
+    audio.write(tmp_path / name, samples, recording(samples, 16_000, kind, subtype))
+    info = sf.info(tmp_path / name)
+    assert (info.format, info.subtype) == expected
+
+
+def test_a_wav_that_outgrows_its_header_becomes_rf64(tmp_path, monkeypatch):
+    monkeypatch.setattr(formats, "WAV_LIMIT_BYTES", 1_000)
+    samples = tone(16_000, 1)
+    audio.write(tmp_path / "a.wav", samples, recording(samples))
+    assert audio.read(tmp_path / "a.wav").format == "RF64"
+
+
+@pytest.mark.parametrize("subtype", ["PCM_16", "PCM_32", "ULAW"])
+def test_samples_beyond_full_scale_are_limited_and_counted(tmp_path, subtype):
+    samples = np.array([0.0, 1.0, -1.0, 1.5, -2.0, 1.0001])
+    assert audio.write(tmp_path / "a.wav", samples, recording(samples, sub=subtype)) == 3
+    back = audio.read(tmp_path / "a.wav").samples[:, 0]
+    assert back[3] == back[1] > 0.97
+    assert back[4] == back[2] < -0.97
+
+
+def test_float_files_are_not_clipped(tmp_path):
+    samples = np.array([1.5, -2.0], np.float32)
+    assert audio.write(tmp_path / "a.wav", samples, recording(samples, sub="FLOAT")) == 0
+    np.testing.assert_array_equal(audio.read(tmp_path / "a.wav").samples[:, 0], samples)
+
+
+@pytest.mark.parametrize(
+    ("name", "rate", "channels", "word"),
+    [
+        ("a.opus", 44_100, 1, "opus"),
+        ("a.mp3", 96_000, 1, "mp3"),
+        ("a.mp3", 48_000, 3, "channels"),
+        ("a.flac", 48_000, 9, "channels"),
+        ("a.xyz", 48_000, 1, "known format"),
+        ("a", 48_000, 1, "known format"),
+        ("nowhere/a.wav", 48_000, 1, "cannot be written"),
+        ("x" * 300 + "/a.wav", 48_000, 1, "cannot be written"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(tmp_path, name, rate, channels, word):
+    samples = tone(rate, channels, 0.1)
+    path = tmp_path / name
+    assert word in refusal(lambda: audio.write(path, samples, recording(samples, rate)))
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,150 @@
+"""Verdicts with sealed evidence: grades, positions, and forgers who lack the key."""
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from keybound import codes, seal
+from keybound.blocks import Sum
+from keybound.errors import CodeError, KeyBoundError
+from keybound.keys import Key
+from keybound.search import Places, Sealed
+from keybound.verdict import GRADES, Verdict
+from keybound.watermark import Watermarker
+
+Samples = NDArray[Any]
+
+KEY = Key(bytes(range(32)))
+PAYLOAD = 0x5EED
+RATE = 16_000
+
+
+# Grades, positions, sentences
+
+
+SURE = Sealed(0.0, 40.0, 0, 0.0, 1.0, 10)
+
+
+def test_grades_are_ordered() -> None:
+    none = Verdict(
+        verified=False, present=False, presence=0.1, threshold=0.47, distance=8, bits=16, rho=2,
+        bound=0.00209, tries=1, marks=1, spans=(),
+    )  # fmt: skip
+    present = replace(none, present=True)
+    attributed = replace(present, verified=True)
+    verdicts = [none, present, attributed, replace(attributed, seal=SURE)]
+    assert tuple(verdict.grade for verdict in verdicts) == GRADES
+    for low, high in itertools.combinations(range(4), 2):
+        assert verdicts[high].reaches(GRADES[low])
+        assert not verdicts[low].reaches(GRADES[high])
+    assert replace(none, seal=SURE).grade == "sealed"  # the mark is gone, the seal is not
+
+
+def test_a_mark_is_sealed_where_it_is_wanted(marker: Watermarker, clip: Samples) -> None:
+    whose = {"key": KEY, "payload": PAYLOAD}
+    marked = marker.embed(clip, RATE, **whose, seal=False)
+    assert marker.verify(marked, RATE, **whose).grade == "attributed"
+    marked = marker.embed(clip, RATE, **whose, position=7)
+    for places, grade in (
+        (Places(), "sealed"),
+        (Places((7,)), "sealed"),
+        (Places((8,)), "attributed"),
+        (Places(()), "attributed"),
+    ):
+        assert marker.verify(marked, RATE, **whose, places=places).grade == grade
+    for other in ({"payload": PAYLOAD ^ 1}, {"nonce": b"n"}, {"key": Key(bytes(32))}):
+        verdict = marker.verify(marked, RATE, **whose | other, places=Places((7,)))
+        assert not verdict.seal.holds  # the seal speaks for key, payload and nonce
+
+
+def test_each_recording_gets_a_position_that_is_told(marker: Watermarker, clip: Samples) -> None:
+    whose = {"key": KEY, "payload": PAYLOAD}
+    made = [marker.mark(clip[:RATE], RATE, **whose) for _ in range(12)]
+    assert len({one.position for one in made}) > 1  # all alike once in 10^26
+    for one in made[:2]:
+        again = marker.embed(clip[:RATE], RATE, **whose, position=one.position)
+        np.testing.assert_array_equal(one.samples, again)
+    assert marker.mark(clip, RATE, **whose, seal=False).position is None
+    with pytest.raises(CodeError, match="without a seal"):
+        marker.embed(clip, RATE, **whose, position=3, seal=False)
+
+
+def test_levels_are_heard_only_where_they_are_asked_for(
+    marker: Watermarker, clip: Samples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whose = {"key": KEY, "payload": PAYLOAD}
+    heard = marker.detect(clip, RATE, levels=True)
+    assert heard.levels is not None
+    assert len(heard.levels) == pytest.approx(100 * len(clip) / RATE, abs=2)
+    monkeypatch.setattr(seal, "listener", lambda: pytest.fail("nobody asked"))
+    found = marker.detect(clip, RATE)
+    assert found.levels is None
+    marker.judge(found, **whose)
+    with pytest.raises(KeyBoundError, match="does not hold what a seal is looked for in"):
+        marker.judge(found, **whose, places=Places())
+
+
+def test_a_verdict_reads_as_a_sentence() -> None:
+    good = Verdict(
+        verified=True, present=True, presence=0.9, threshold=0.47, distance=1, bits=16, rho=2,
+        bound=0.00209, tries=1, marks=1, spans=(),
+    )  # fmt: skip
+    sentences = {
+        good: "marked, payload agrees in 15 of 16 bits; a wrong key passes with probability 0.0021",
+        replace(good, tries=3, bound=0.00626): (
+            "marked, payload agrees in 15 of 16 bits; "
+            "one of 3 wrong keys passes with probability 0.0063"
+        ),
+        replace(good, seal=Sealed(3e-13, 9.0, 0, 0.0, 1.0, 10)): (
+            "marked, payload agrees in 15 of 16 bits, sealed evidence p < 1e-12"
+        ),
+        replace(good, verified=False, present=False, presence=0.1, seal=SURE): (
+            "sealed evidence p < 1e-300, though no mark is left (presence 0.100)"
+        ),
+        replace(good, verified=False, distance=7): (
+            "marked, but not by this key and payload: payload agrees in 9 of 16 bits, 14 needed"
+        ),
+        replace(good, verified=False, present=False, presence=0.1): (
+            "no mark found (presence 0.100 under 0.470)"
+        ),
+    }
+    for verdict, words in sentences.items():
+        assert verdict.words == words
+
+
+# Sealed evidence against those who have the networks but not the key
+
+
+def test_a_forger_with_the_networks_and_a_payload_is_attributed_but_never_sealed(
+    marker: Watermarker, clip: Samples
+) -> None:
+    """Knowing one payload gives the reused mask, and with it V_A on any host; not the seal."""
+    code = codes.encode(PAYLOAD, KEY, 16)  # what a marked recording shows to anybody
+    host = clip[::-1].copy()
+    for theirs in range(3):
+        own = Key(bytes([theirs]) * 32)
+        carrier = Sum([marker.engine.embedder(code), seal.embedder(own, code, 0)])
+        made = np.concatenate([carrier.push(host), carrier.flush()])[: len(host)]
+        verdict = marker.verify(host + made, RATE, key=KEY, payload=PAYLOAD)
+        assert verdict.grade == "attributed"
+
+
+def test_a_residual_on_another_host_is_not_sealed(
+    marker: Watermarker, clip: Samples, marked: Samples
+) -> None:
+    verdict = marker.verify(clip[::-1] + marked - clip, RATE, key=KEY, payload=PAYLOAD)
+    assert not verdict.seal.holds
+
+
+def test_a_mean_of_recordings_keeps_the_seals_of_all(marker: Watermarker, clip: Samples) -> None:
+    """Patterns differ by position, so averaging marked copies cancels none of them wholly."""
+    whose = {"key": KEY, "payload": PAYLOAD}
+    long = np.concatenate([clip, clip[::-1]])
+    copies = [marker.embed(long, RATE, **whose, position=p, check=False) for p in range(2)]
+    found = marker.detect(np.mean(copies, axis=0), RATE, levels=True)
+    for position in range(2):
+        assert marker.judge(found, **whose, places=Places((position,))).seal.holds
