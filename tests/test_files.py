@@ -25,11 +25,6 @@ with_ffmpeg = pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="ffmpeg 
 
 
 @pytest.fixture(scope="module")
-def marker() -> Watermarker:
-    return Watermarker()
-
-
-@pytest.fixture(scope="module")
 def speech() -> Samples:
     """Ten seconds of synthetic speech at 16 kHz."""
     clips = [audio.read(path).samples[:, 0] for path in sorted(DATA.glob("*.flac"))]

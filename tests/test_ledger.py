@@ -24,11 +24,6 @@ Run = Callable[..., Any]  # to the outcome of `run` in conftest
 
 
 @pytest.fixture(scope="session")
-def marker() -> Watermarker:
-    return Watermarker()
-
-
-@pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a host, and other speech."""
     folder = tmp_path_factory.mktemp("made")

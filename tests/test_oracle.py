@@ -22,11 +22,6 @@ Oracle = Callable[[Bits], Verdict]
 Signs = npt.NDArray[np.float64]
 
 
-@pytest.fixture(scope="module")
-def marker() -> Watermarker:
-    return Watermarker()
-
-
 def keys(count: int) -> list[Key]:
     return [Key(bytes([number] * 32)) for number in range(count)]
 

@@ -35,11 +35,6 @@ few = settings(max_examples=20, deadline=None)
 
 
 @pytest.fixture(scope="module")
-def marker() -> Watermarker:
-    return Watermarker()
-
-
-@pytest.fixture(scope="module")
 def host() -> Floats:
     """Six seconds of synthetic speech."""
     names = ("flite-rms", "espeak-ng-gb")

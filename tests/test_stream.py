@@ -28,11 +28,6 @@ few = settings(max_examples=12, deadline=None)
 
 
 @pytest.fixture(scope="module")
-def marker() -> Watermarker:
-    return Watermarker()
-
-
-@pytest.fixture(scope="module")
 def clip() -> Samples:
     return audio.read(DATA / "flite-rms.flac").samples[:, 0]
 

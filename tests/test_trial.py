@@ -20,11 +20,6 @@ KEY, FORGER = Key(bytes(range(32))), Key(bytes(32))
 ALICE = Claim("alice", KEY, PAYLOAD, None)
 
 
-@pytest.fixture(scope="module")
-def marker() -> Watermarker:
-    return Watermarker()
-
-
 def speech(name: str) -> Any:
     samples = audio.read(DATA / f"{name}.flac").samples[:, 0].astype(np.float32)
     return np.tile(samples, 2)

@@ -144,7 +144,9 @@ def test_parties_payloads_and_nonces_by_row(
     secret = Key(SECRET).to_text().split(":")[1].strip()
     for path in home.iterdir():
         if path.name.endswith((".journal", ".jsonl", ".parquet")):
-            assert SECRET.hex() not in path.read_text(errors="ignore"), secret
+            text = path.read_text(errors="ignore")
+            assert SECRET.hex() not in text
+            assert secret not in text
 
 
 def test_no_key_travels(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
