@@ -221,3 +221,17 @@ def test_a_long_recording_says_other_only_of_long_parts() -> None:
     assert likeness.match(known, heard, speed=0).decision == "unclear"
     short = Fingerprint(1000, known.data[:2000])
     assert likeness.match(short, heard, speed=0).decision == "other"
+
+
+def test_a_sketch_is_compared_as_the_recording_is(one: Floats, other: Floats) -> None:
+    known = fingerprint.take(fingerprint.hear(one))
+    slower = np.interp(np.arange(0, len(one), 0.97), np.arange(len(one)), one)
+    for samples in (attacked("noise-10", one), slower, other, one[:0], voice("flite-rms", 30.0)):
+        levels = fingerprint.hear(samples)
+        sent = likeness.Sketch.of(levels).to_bytes()
+        assert len(sent) <= 16 + 16 * len(levels) + 256_000
+        near = likeness.match(known, likeness.Sketch.parse(sent))
+        exact = likeness.match(known, levels)
+        assert (near.decision, near.speed) == (exact.decision, exact.speed)
+        assert near.agreement == pytest.approx(exact.agreement, abs=0.01)
+        assert math.log(near.p) == pytest.approx(math.log(exact.p), rel=0.02)

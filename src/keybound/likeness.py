@@ -8,6 +8,7 @@ measured figures are in docs/security.md.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,7 @@ from keybound.fingerprint import (
     listen,
     unpack,
 )
+from keybound.seal import BANDS
 from keybound.search import respeed
 
 FALSE_MATCH = 1e-6  # how often other words are called the same, at most, corrected for the search
@@ -45,6 +47,37 @@ SPEED_DRIFT_S = 0.08  # that two neighbouring speeds may differ by over the part
 SPEED_STEP = 0.015
 WINDOW = 75  # columns, 3 s, in which parts that differ are looked for
 WINDOW_Z = 4.5
+LOUDEST = 127  # of what was heard, in a byte
+
+
+@dataclass(frozen=True, eq=False)
+class Sketch:
+    """What is compared of a recording: all of it as it is, its busiest part at other speeds."""
+
+    whole: Floats  # as `fingerprint.listen` weighs it: (steps, BITS)
+    part: Levels
+    first: int  # step of the recording with which the part begins
+
+    @classmethod
+    def of(cls, levels: Floats | Levels) -> Self:
+        """Listen to a recording once, however many fingerprints it is put to."""
+        whole = listen(levels)
+        part = _busiest(whole)
+        return cls(whole, levels[part].astype(np.float16), part.start)
+
+    def to_bytes(self) -> bytes:
+        """Pack it: 1600 bytes for each second, and at most 256 kilobytes for the part."""
+        sizes = np.array([len(self.whole), self.first], "<i8").tobytes()
+        whole = np.rint(self.whole * LOUDEST).astype(np.int8).tobytes()
+        return sizes + whole + self.part.astype("<f2").tobytes()
+
+    @classmethod
+    def parse(cls, data: bytes) -> Self:
+        """Unpack it."""
+        steps, first = (int(size) for size in np.frombuffer(data, "<i8", 2))
+        whole = np.frombuffer(data, np.int8, steps * BITS, 16).reshape(-1, BITS)
+        part = np.frombuffer(data, "<f2", -1, 16 + steps * BITS).reshape(-1, BANDS)
+        return cls(whole.astype(np.float32) / np.float32(LOUDEST), part.astype(np.float16), first)
 
 
 @dataclass(frozen=True)
@@ -68,12 +101,17 @@ class Match:
     speed: float = 1.0
     differs_s: tuple[tuple[float, float], ...] = ()
 
+    @property
+    def settled(self) -> bool:
+        """Say whether no better speed need be looked for."""
+        return self.decision == "same" and self.agreement >= GOOD_AGREEMENT
+
 
 NOTHING = Match("unclear", 1.0, 0.0, 0.5, 0.0, 0.0, 0.0)
 
 
 def match(
-    known: Fingerprint, levels: Floats | Levels, *, speed: float = SPEED, tries: int = 1
+    known: Fingerprint, heard: Floats | Levels | Sketch, *, speed: float = SPEED, tries: int = 1
 ) -> Match:
     """Find where a recording agrees best with a fingerprint, and say whether it is the same.
 
@@ -81,19 +119,16 @@ def match(
     the recording is put to: the chance of a false match is shared among all of them.
     """
     share = tries * (2 if speed > 0 else 1)
-    whole = listen(levels)
-    best = _best(known, whole, share)
-    if best.agreement >= GOOD_AGREEMENT and best.decision == "same":
+    sketch = heard if isinstance(heard, Sketch) else Sketch.of(heard)
+    best = _best(known, sketch.whole, share)
+    if best.settled or not speed > 0 or len(sketch.whole) < COLUMN_STEPS * LEAST_COLUMNS:
         return best
-    if not speed > 0 or len(whole) < COLUMN_STEPS * LEAST_COLUMNS:
-        return best
-    part = _busiest(whole)
-    heard = levels[part].astype(np.float32)
-    speeds = list(_speeds(speed, len(heard) * STEP_S))
+    part = sketch.part.astype(np.float32)
+    speeds = list(_speeds(speed, len(part) * STEP_S))
     for one in speeds:
-        found = _best(known, listen(respeed(heard, one)), share * len(speeds))
+        found = _best(known, listen(respeed(part, one)), share * len(speeds))
         if found.decision == "same" and found.p < best.p:
-            best = _at_speed(found, one, part.start * STEP_S)
+            best = _at_speed(found, one, sketch.first * STEP_S)
     return best
 
 

@@ -13,7 +13,7 @@ from keybound.blocks import Floats
 from keybound.errors import RecordError
 from keybound.evidence import Levels
 from keybound.keys import Key
-from keybound.likeness import SPEED, Match, match
+from keybound.likeness import SPEED, Match, Sketch, match
 from keybound.records import Entry
 from keybound.search import Sealed
 
@@ -68,7 +68,12 @@ UNTRACED = Origin()
 
 
 def trace(
-    levels: Floats | Levels, seal: Sealed, entries: Sequence[Entry], *, key: Key, tries: int = 1
+    heard: Floats | Levels | Sketch,
+    seal: Sealed,
+    entries: Sequence[Entry],
+    *,
+    key: Key,
+    tries: int = 1,
 ) -> Origin:
     """Find which record a recording is.
 
@@ -82,16 +87,14 @@ def trace(
     chosen = placed if seal.holds and placed else entries
     if not chosen:
         return UNTRACED
-    speed = SPEED if len(chosen) <= MOST_AT_SPEEDS else 0.0
-    found = [
-        (
-            match(entry.stamped.record.fingerprint, levels, speed=speed, tries=tries * len(chosen)),
-            entry,
-        )
-        for entry in chosen
-    ]
+    sketch = heard if isinstance(heard, Sketch) else Sketch.of(heard)
+    few = len(chosen) <= MOST_AT_SPEEDS
+    # Half of the chance is for other speeds, which are tried if no record is found at its own.
+    found = _compare(sketch, chosen, 0.0, (2 if few else 1) * tries * len(chosen))
+    if few and not any(one.settled for one, _ in found):
+        found = _compare(sketch, chosen, SPEED, tries * len(chosen))
     best, entry = min(found, key=lambda pair: (pair[0].decision != "same", pair[0].p))
-    decision = _decide([one for one, _ in found], searched=speed > 0)
+    decision = _decide([one for one, _ in found], searched=few)
     if seal.holds and not placed and decision != "same":
         return UNTRACED
     record = entry.stamped.record
@@ -104,6 +107,13 @@ def trace(
         compared=len(chosen),
         differs_s=best.differs_s if decision == "same" else (),
     )
+
+
+def _compare(
+    sketch: Sketch, entries: Sequence[Entry], speed: float, tries: int
+) -> list[tuple[Match, Entry]]:
+    prints = ((one.stamped.record.fingerprint, one) for one in entries)
+    return [(match(known, sketch, speed=speed, tries=tries), one) for known, one in prints]
 
 
 def _decide(found: Sequence[Match], *, searched: bool) -> str:

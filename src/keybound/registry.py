@@ -191,6 +191,13 @@ class Registry:
             rows = self._connection.execute(query, values).fetchall()
         return tuple(self._entry(row) for row in rows)
 
+    def positions(self, party: Party) -> Iterator[tuple[int, int | None]]:
+        """Give the number of each such record with its position, none of them read whole."""
+        where = "json_extract(CAST(data AS TEXT), '$.record.position')"
+        query = f"SELECT number, {where} FROM record WHERE party = ? AND key = ?"
+        with self._refusals():
+            yield from self._connection.execute(query, [party.name, party.fingerprint])
+
     def record(self, number: int) -> Entry:
         """Give the record of this number."""
         query = "SELECT number, data FROM record WHERE number = ?"

@@ -54,8 +54,7 @@ def judge(
                 verdict = marker.judge(found, **how, places=places)
         if closely or verdict.verified or verdict.seal.holds:
             assert found.levels is not None  # else the seal could not have been looked for
-            placed = verdict.seal if verdict.seal.holds else verdict.roll
-            traced = origin.trace(found.levels, placed, own, key=one.key, tries=len(claims))
+            traced = origin.trace(found.levels, verdict.placed, own, key=one.key, tries=len(claims))
             verdict = dataclasses.replace(verdict, origin=traced)
         verdicts.append(verdict)
     bound = max(verdict.bound for verdict in verdicts)  # parties may differ in rho

@@ -51,6 +51,11 @@ class Verdict:
             return "attributed"
         return "present" if self.present else "none"
 
+    @property
+    def placed(self) -> Sealed:
+        """Give the layer that says which record it is: the seal, or else a rolling code."""
+        return self.seal if self.seal.holds else self.roll
+
     def reaches(self, grade: str) -> bool:
         """Say whether what holds is this grade or a higher one."""
         return GRADES.index(self.grade) >= GRADES.index(grade)

@@ -66,6 +66,7 @@ how = options(
     key_reference,
     payload,
     nonce,
+    click.option("--rolling", is_flag=True, help="Let each code follow the key's stream."),
     click.option("--force", is_flag=True, help="Replace outputs that exist."),
     registry,
     how,
@@ -98,7 +99,10 @@ def batch_detect(manifest: tuple[str, ...], **rest: Any) -> None:
     how,
 )
 def batch_verify(manifest: tuple[str, ...], **rest: Any) -> None:
-    """Say of every recording of MANIFEST whether it carries this party's mark."""
+    """Say of every recording of MANIFEST whether it carries this party's mark.
+
+    Where it does, the party's records say whether the audio is the one that was marked.
+    """
     _batch("verify", manifest, **rest)
 
 
@@ -158,11 +162,12 @@ def _batch(
                 corpus.run(job, planned, book, spread, ended, where)
         count = corpus.conclude(planned, items, book, table)
         _tell_failures(items, book.rows(planned.names), count["failed"])
-    found = {"detect": "present", "verify": "verified"}.get(verb)
+    told = {"detect": "{present} marked"}
+    told["verify"] = "{verified} verified, {sealed} sealed, {other} on other audio"
     text = (
         f"{count['files']} files, {count['seconds'] / 3600:.2f} hours: {count['done']} done, "
         f"{count['failed']} failed, {count['pending']} left"
-        + (f", {count[found]} {'marked' if verb == 'detect' else found}" if found else "")
+        + (f", {told[verb].format_map(count)}" if verb in told else "")
         + f"; results in {table}"
     )
     click.echo(json.dumps(count) if as_json else text)
@@ -182,6 +187,7 @@ def _whose(
     payload: int | None = None,
     anyone: bool = False,
     registry: str | None = None,
+    rolling: bool = False,
 ) -> "tuple[Job, list[int | None]]":
     """Find the claimant of each item: its own, or the one that the options name."""
     from keybound.corpora import corpus
@@ -204,7 +210,7 @@ def _whose(
     whose, who = corpus.claimants(
         items, name=name, key=key, payload=payload, registry=where, bits=bits
     )
-    return Job(verb, folder, whose), list(who)
+    return Job(verb, folder, whose, rolling), list(who)
 
 
 def _list(items: "Sequence[Item]", planned: "Plan", as_json: bool) -> None:

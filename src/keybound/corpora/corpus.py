@@ -13,7 +13,8 @@ from typing import Any
 from keybound import codes, records
 from keybound.corpora.journal import Journal, Row, Stamp, write_results
 from keybound.corpora.manifest import Item, absolute
-from keybound.corpora.worker import ENV, RECORD, Job, Task, Whose, read_key
+from keybound.corpora.origins import Origins
+from keybound.corpora.worker import ENV, HEARD, RECORD, Job, Task, Whose, read_key
 from keybound.errors import CodeError, CorpusError, KeyBoundError, KeyFileError
 from keybound.parties import NOBODY, party_claim
 from keybound.registry import Party, Registry
@@ -25,7 +26,7 @@ Engine = Callable[[Job, Iterable[Task]], Iterator[tuple[str, Row]]]
 def everyone(registry: Path, bits: int) -> tuple[Whose, ...]:
     """Give every registered party."""
     with Registry(registry) as known:
-        every = tuple(_registered(one, bits) for one in known.list())
+        every = tuple(_registered(known, one, bits) for one in known.list())
     if not every:
         raise KeyBoundError(NOBODY)
     return every
@@ -46,7 +47,7 @@ def claimants(
     whose: list[Whose] = []
     if parties:
         with Registry(registry) as known:
-            whose = [_registered(known.get(who), bits) for who in parties]
+            whose = [_registered(known, known.get(who), bits) for who in parties]
     index = {who: number for number, who in enumerate(parties)}
     if key is not None:
         whose.append(_unregistered(key, payload, bits))
@@ -66,10 +67,18 @@ def claimants(
     return tuple(whose), who
 
 
-def _registered(party: Party, bits: int) -> Whose:
+def _registered(known: Registry, party: Party, bits: int) -> Whose:
     """Give a party as its workers are told of it, after a look at whether its key can be read."""
     party_claim(party, bits)
-    return Whose(party.name, str(party.key_file), party.fingerprint, party.payload, party.rho)
+    return Whose(
+        name=party.name,
+        key=str(party.key_file),
+        fingerprint=party.fingerprint,
+        payload=party.payload,
+        rho=party.rho,
+        drawn=party.drawn,
+        recorded=next(known.positions(party), None) is not None,
+    )
 
 
 def _unregistered(key: str, payload: int | None, bits: int) -> Whose:
@@ -83,11 +92,16 @@ def _unregistered(key: str, payload: int | None, bits: int) -> Whose:
 
 
 def digest(job: Job, item: Item, one: Whose | None, model: str) -> str:
-    """Name an input by all that decides its result, so that a change of any makes it anew."""
+    """Name an input by all that decides its result, so that a change of any makes it anew.
+
+    Of records only whether there are any: later ones are of later recordings.
+    """
     claimants = (one,) if one is not None else job.whose
     parts = [job.verb, model, item.source, absolute(item.output) if item.output else ""]
     parts += [f"{item.payload}", (item.nonce or b"").hex()]
     parts += [f"{w.name} {w.fingerprint} {w.payload} {w.rho}" for w in claimants]
+    parts += ["rolling"] if job.rolling else []
+    parts += [f"{w.name} recorded" for w in claimants if w.recorded and job.verb == "verify"]
     return hashlib.sha256(os.fsencode("\0".join(parts))).hexdigest()[:24]
 
 
@@ -154,8 +168,10 @@ def run(
     """Do the tasks that remain, each end noted in the journal before `ended` hears of it.
 
     The records that come of them are kept in the registry, here and not by the workers, who may be
-    elsewhere. One whose end was not noted any more is made again: better two than none.
+    elsewhere. One whose end was not noted any more is made again: better two than none. What they
+    heard is compared with the records here too.
     """
+    origins = Origins(registry)
 
     def begun() -> Iterator[Task]:
         for task in planned.tasks:
@@ -167,6 +183,8 @@ def run(
         if made := entry["row"].get(RECORD):
             with Registry(registry) as known:
                 entry["row"][RECORD] = known.append(records.parse(made.encode()))
+        if HEARD in entry["row"]:
+            entry["row"] = origins.settle(entry["row"])
         journal.finish(name, entry)
         ended(entry["row"])
 
@@ -177,9 +195,11 @@ def conclude(
     """Write the results and count them."""
     write_results(results, items, journal.rows(planned.names))
     count: dict[str, Any] = {"files": len(items), "done": 0, "failed": 0, "pending": 0}
-    count |= {"present": 0, "verified": 0, "clipped": 0, "seconds": 0.0}
+    count |= {"present": 0, "verified": 0, "sealed": 0, "other": 0, "clipped": 0, "seconds": 0.0}
     for row in journal.rows(planned.names):
         count["done" if row["status"] == "ok" else row["status"]] += 1
         for name in ("present", "verified", "clipped", "seconds"):
             count[name] += row.get(name) or 0
+        count["sealed"] += row.get("grade") == "sealed"
+        count["other"] += row.get("origin") == "other"
     return count | {"results": str(results)}

@@ -37,8 +37,10 @@ COLUMNS = {
     "tries": "int32",
     "grade": "string",  # none, present, attributed or sealed
     "seal_p": "float64",
+    "roll_p": "float64",  # of a rolling code
     "position": "int64",  # of the seal in the key's stream
     "record": "int64",  # its number in the registry
+    "origin": "string",  # whether it is that record's audio: same, other, unclear or none
     "spans": "spans",
     "clipped": "int64",  # samples limited to full scale
     "took_s": "float64",

@@ -4,6 +4,7 @@ A key comes to a worker as a reference, a file or the name of an environment var
 as itself. An output appears whole or not at all.
 """
 
+import base64
 import contextlib
 import dataclasses
 import os
@@ -13,17 +14,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from keybound import files
+from keybound import files, trial
 from keybound.corpora.journal import COLUMNS, Row, Stamp
 from keybound.errors import CorpusError, KeyBoundError, KeyFileError
 from keybound.evidence import Detection
 from keybound.keys import Key
+from keybound.likeness import Sketch
+from keybound.origin import MATCHES, Origin
+from keybound.parties import Claim
 from keybound.search import Places
 from keybound.verdict import Verdict
 from keybound.watermark import Watermarker
 
 ENV = "env:"
 RECORD = "record"  # in an entry of a worker: the record as it is exported, then its number
+HEARD = "heard"  # what is compared with the records, where the registry is
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,8 @@ class Whose:
     fingerprint: str
     payload: int | None  # None: each row has its own
     rho: int | None
+    drawn: int = 0  # positions of seals that are in use
+    recorded: bool = False  # whether there are records of it to compare with
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,7 @@ class Job:
     verb: str  # embed, detect or verify
     model: str | None
     whose: tuple[Whose, ...]
+    rolling: bool = False  # the code that is embedded
 
 
 @dataclass(frozen=True)
@@ -113,25 +121,10 @@ class Worker:
         found = files.detect(self.marker, path, levels=levels)
         return found, _seconds(path) or len(found.frame_presence) * found.frame_s
 
-    def _judged(
-        self,
-        found: Detection,
-        one: Whose,
-        task: Task,
-        tries: int = 1,
-        places: Places | None = None,
-    ) -> Verdict:
+    def _claim(self, one: Whose, task: Task) -> Claim:
         payload = task.payload if task.payload is not None else one.payload
         assert payload is not None
-        return self.marker.judge(
-            found,
-            key=self._key(one),
-            payload=payload,
-            nonce=task.nonce,
-            rho=one.rho,
-            tries=tries,
-            places=places,
-        )
+        return Claim(one.name, self._key(one), payload, one.rho, one.drawn)
 
     def _detect(self, task: Task) -> Row:
         found, seconds = self._heard(task.source, levels=False)
@@ -140,15 +133,17 @@ class Worker:
     def _verify(self, task: Task) -> Row:
         """Give the verdict on the claimant, or of all of them the one that comes nearest."""
         found, seconds = self._heard(task.source)
-        claimants = self.job.whose if task.who is None else (self.job.whose[task.who],)
-        tried = [(self._judged(found, one, task, len(claimants)), one) for one in claimants]
-        verdict, one = min(tried, key=lambda pair: (not pair[0].verified, pair[0].distance))
-        if verdict.verified or len(claimants) == 1:
-            verdict = self._judged(found, one, task, len(claimants), Places())
-        bound = max(verdict.bound for verdict, _ in tried)  # parties may differ in rho
-        row = _columns(verdict) | {"bound": bound, "seconds": seconds}
-        named = task.who is not None or verdict.verified
-        return row | {"party": (one.name or None) if named else None}
+        whose = self.job.whose if task.who is None else (self.job.whose[task.who],)
+        claims = [self._claim(one, task) for one in whose]
+        verdicts = trial.judge(self.marker, found, claims, {}, nonce=task.nonce)
+        verdict, one = min(zip(verdicts, whose, strict=True), key=lambda pair: _nearness(pair[0]))
+        row = _columns(verdict) | {"seconds": seconds}
+        theirs = verdict.verified or verdict.placed.holds
+        row["party"] = (one.name or None) if theirs or task.who is not None else None
+        if theirs:
+            row["origin"] = "none"
+            row |= {HEARD: _sketched(found, verdict)} if one.recorded else {}
+        return row
 
     def _embed(self, task: Task) -> Row:
         assert task.output is not None
@@ -168,16 +163,16 @@ class Worker:
                     raise CorpusError(f"{output} exists", hint="--force replaces it")
             stage.mkdir(parents=True, exist_ok=True)
             part = stage / output.name
-            payload = task.payload if task.payload is not None else one.payload
-            assert payload is not None
+            claim = self._claim(one, task)
             verdict, written = files.embed(
                 self.marker,
                 task.source,
                 part,
-                key=self._key(one),
-                payload=payload,
+                key=claim.key,
+                payload=claim.payload,
                 nonce=task.nonce,
                 position=_position(task),
+                rolling=self.job.rolling,
                 rho=one.rho,
                 replace=True,
             )
@@ -198,8 +193,13 @@ class Worker:
             found, seconds = self._heard(task.output)
         except KeyBoundError:
             return None
-        verdict = self._judged(found, one, task, places=Places((_position(task),)))
-        if not verdict.verified:
+        claim = self._claim(one, task)
+        how: Any = {"key": claim.key, "payload": claim.payload, "nonce": task.nonce}
+        how |= {"rho": one.rho}
+        fixed = self.marker.judge(found, **how)  # which a rolling code agrees with by chance only
+        verdict = self.marker.judge(found, **how, places=Places((_position(task),)))
+        rolls = verdict.distance < fixed.distance
+        if not verdict.verified or rolls != self.job.rolling:
             return None
         made = files.described(task.output, found, _position(task))
         return _columns(verdict) | {"seconds": seconds} | self._record(made, one, task)
@@ -213,6 +213,22 @@ class Worker:
         return {RECORD: made.to_bytes().decode()}
 
 
+def _nearness(verdict: Verdict) -> tuple[bool, bool, int]:
+    """Put the claimant first whose seal or rolling code is there, then the nearest payload."""
+    return not verdict.placed.holds, not verdict.verified, verdict.distance
+
+
+def _sketched(found: Detection, verdict: Verdict) -> Row:
+    """Give what the records are compared with, and what the grade is after each answer."""
+    assert found.levels is not None
+    answers = {match: dataclasses.replace(verdict, origin=Origin(match)) for match in MATCHES}
+    return {
+        "sketch": base64.b64encode(Sketch.of(found.levels).to_bytes()).decode(),
+        "placed": dataclasses.asdict(verdict.placed),
+        "grades": {match: answer.grade for match, answer in answers.items()},
+    }
+
+
 def _columns(result: Detection | Verdict) -> Row:
     """Give of a detection or verdict what the results hold, as plain values."""
     made: Row = {}
@@ -223,8 +239,9 @@ def _columns(result: Detection | Verdict) -> Row:
                 value = [dataclasses.asdict(span) for span in value]
             made[column.name] = value
     if isinstance(result, Verdict):
-        made |= {"grade": result.grade, "seal_p": result.seal.p}
-        made |= {"position": result.seal.position} if result.seal.holds else {}
+        made |= {"grade": result.grade, "seal_p": result.seal.p, "roll_p": result.roll.p}
+        made |= {"position": result.placed.position} if result.placed.holds else {}
+        made["origin"] = None  # which a worker cannot know
     return made
 
 
