@@ -26,6 +26,7 @@ PEERS = ("wavmark", "audioseal", "timbre")
 NAMES = {  # of methods, as they are printed
     "keybound": "KeyBound",
     "keybound-files": "KeyBound, files",
+    "keybound-unsealed": "KeyBound without a seal",
     "keybound-rolling": "KeyBound, rolling code",
     "paper": "the paper's design, our training",
     "wavmark": "WavMark",
