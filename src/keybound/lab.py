@@ -77,16 +77,19 @@ def train(recipe: str, **where: Any) -> None:
 @click.argument("run", type=click.Path())
 @click.argument("out", type=click.Path())
 @click.option("--valid", type=click.Path(), required=True, help="Folder to calibrate on.")
-def export(run: str, out: str, valid: str) -> None:
+@click.option("--attack", "attacks", multiple=True, help="Calibrate under these alone.")
+def export(run: str, out: str, valid: str, attacks: tuple[str, ...]) -> None:
     """Export the checkpoint RUN to the folder OUT.
 
-    Writes both networks as ONNX, and their card with thresholds calibrated on --valid.
+    Writes both networks as ONNX, and their card with thresholds calibrated on --valid: clean and
+    after each attack of the paper and a few more, or after those named.
     """
     room = _torch_room("keybound.training.export")
     room.export_run(Path(run), Path(out))
     from keybound.benchmark import card
 
-    click.echo(json.dumps(card.calibrate(Path(out), Path(valid)), indent=1))
+    chosen = ("clean", *attacks) if attacks else card.ATTACKS
+    click.echo(json.dumps(card.calibrate(Path(out), Path(valid), attacks=chosen), indent=1))
 
 
 def _torch_room(name: str) -> Any:

@@ -8,7 +8,7 @@ import soundfile as sf
 import torch
 
 from keybound.training.recipe import Recipe, from_tree
-from keybound.training.train import Sources
+from keybound.training.step import Sources
 
 SPEECH = Path(__file__).parents[1] / "data"
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,6 +20,7 @@ from keybound.training.spectra import HOP
 from keybound.watermark import Watermarker
 
 CPU = torch.device("cpu")
+SPEECH = Path(__file__).parents[1] / "data"
 FILES = export.FILES
 
 
@@ -231,3 +233,12 @@ def test_exported_weights_start_only_their_own_model(exported, tiny):
     other = tiny(model={"width": 32})
     with pytest.raises(RecipeError, match="do not fit"):
         checkpoint.fresh(other, CPU, export.read_weights(folder))
+
+
+def test_the_command_exports_and_calibrates_under_the_attacks_named(tiny, run, tmp_path):
+    recipe = tiny(model={"width": 24})
+    checkpoint.save(random_state(recipe), recipe, tmp_path / "run")
+    out = tmp_path / "out"
+    told = run("export", tmp_path / "run", out, "--valid", SPEECH, "--attack", "gain")
+    assert set(json.loads(told.out)["robustness"]) == {"clean", "gain"}
+    assert Watermarker(out).card.threshold > 0

@@ -30,7 +30,7 @@ from keybound.evidence import Tail
 from keybound.terminal import in_one_line
 from keybound.watermark import Watermarker
 
-EXTRA = ("lyra-9.2", "lyra-3.2", "opus-16", "mel")
+ATTACKS = (*PAPER, "lyra-9.2", "lyra-3.2", "opus-16", "mel")
 FALSE_ALARMS = 0.01  # on clean speech
 ATTACKED_ALARMS = 0.02  # after the attack that makes the most
 
@@ -39,7 +39,7 @@ def calibrate(
     folder: Path,
     validation: Path,
     *,
-    attacks: Sequence[str] = (*PAPER, *EXTRA),
+    attacks: Sequence[str] = ATTACKS,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> dict[str, Any]:
     """Measure the networks in a folder and write thresholds and figures into its card."""
@@ -67,9 +67,7 @@ def calibrate(
     return dict(card["validation"])
 
 
-def calibrate_evidence(
-    folder: Path, validation: Path, *, attacks: Sequence[str] = (*PAPER, *EXTRA)
-) -> Tail:
+def calibrate_evidence(folder: Path, validation: Path, *, attacks: Sequence[str] = ATTACKS) -> Tail:
     """Measure how much evidence unmarked speech holds, and write that into the card of a folder."""
     fitted = tail.fit(tail.measure(Watermarker(folder), validation, attacks))
     card = json.loads((folder / "card.json").read_text())
