@@ -78,14 +78,15 @@ def train(recipe: str, **where: Any) -> None:
 @click.argument("out", type=click.Path())
 @click.option("--valid", type=click.Path(), required=True, help="Folder to calibrate on.")
 @click.option("--attack", "attacks", multiple=True, help="Calibrate under these alone.")
-def export(run: str, out: str, valid: str, attacks: tuple[str, ...]) -> None:
+@click.option("--int8", is_flag=True, help="Multiply bytes, on scales fitted to --valid.")
+def export(run: str, out: str, valid: str, attacks: tuple[str, ...], int8: bool) -> None:
     """Export the checkpoint RUN to the folder OUT.
 
     Writes both networks as ONNX, and their card with thresholds calibrated on --valid: clean and
     after each attack of the paper and a few more, or after those named.
     """
     room = _torch_room("keybound.training.export")
-    room.export_run(Path(run), Path(out))
+    room.export_run(Path(run), Path(out), Path(valid) if int8 else None)
     from keybound.benchmark import card
 
     chosen = ("clean", *attacks) if attacks else card.ATTACKS

@@ -239,6 +239,6 @@ def test_the_command_exports_and_calibrates_under_the_attacks_named(tiny, run, t
     recipe = tiny(model={"width": 24})
     checkpoint.save(random_state(recipe), recipe, tmp_path / "run")
     out = tmp_path / "out"
-    told = run("export", tmp_path / "run", out, "--valid", SPEECH, "--attack", "gain")
+    told = run("export", tmp_path / "run", out, "--valid", SPEECH, "--attack", "gain", "--int8")
     assert set(json.loads(told.out)["robustness"]) == {"clean", "gain"}
     assert Watermarker(out).card.threshold > 0

@@ -11,11 +11,13 @@ import io
 import json
 import logging
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 import onnxruntime as ort
 import torch
@@ -27,6 +29,8 @@ from torch import Tensor, nn
 from keybound.engine import CARD_VERSION, read_card
 from keybound.errors import ModelError
 from keybound.training import nets
+from keybound.training.data import read_folder
+from keybound.training.quantise import quantised_pair
 from keybound.training.recipe import Recipe, from_tree, to_tree
 from keybound.training.spectra import HOP, RATE
 
@@ -37,11 +41,16 @@ LARGE = 1000  # smaller tensors stay in single precision
 
 
 def export(
-    weights: dict[str, Tensor], recipe: Recipe, folder: Path, training: dict[str, Any]
+    weights: dict[str, Tensor],
+    recipe: Recipe,
+    folder: Path,
+    training: dict[str, Any],
+    speech: Sequence[npt.NDArray[np.float32]] = (),
 ) -> None:
     """Write `embedder.onnx`, `detector.onnx` and a card whose thresholds are still to be set.
 
-    `training` goes into the card: what is known of the run that made the weights.
+    `training` goes into the card: what is known of the run that made the weights. With `speech`
+    the networks multiply bytes, on scales that are fitted to it.
     """
     embedder, detector = nets.build(recipe.model)
     for name, net in (("embedder.", embedder), ("detector.", detector)):
@@ -56,6 +65,8 @@ def export(
     }
     _compare(embedder, (x, code), models["embedder.onnx"], "embedder.onnx")
     _compare(detector, (x,), models["detector.onnx"], "detector.onnx")
+    if speech:
+        models = quantised_pair(models, speech, recipe.model.bits)
     back = _tensors(models)
     for name, value in weights.items():
         # A half is off by 2^-11 of a value at most, by 2^-25 where it is no longer normal.
@@ -178,12 +189,13 @@ def _compare(net: nn.Module, inputs: tuple[Tensor, ...], model: bytes, name: str
                 raise ModelError(f"{name} and torch disagree by {error:.2g} of full scale")
 
 
-def export_run(run: Path, folder: Path) -> None:
-    """Export the averaged weights of a checkpoint."""
+def export_run(run: Path, folder: Path, speech: Path | None = None) -> None:
+    """Export the averaged weights of a checkpoint, with products of bytes if there is speech."""
     try:
         state = json.loads((run / "state.json").read_text())
         weights = load_file(run / "weights.safetensors")
     except OSError as error:
         raise ModelError(f"no checkpoint in {run}", hint="train writes one") from error
     training = {"steps": state["step"], "minutes": round(state["seconds"] / 60, 1)}
-    export(weights, from_tree(state["recipe"]), folder, training)
+    fit = read_folder(speech, level=False) if speech else ()
+    export(weights, from_tree(state["recipe"]), folder, training, fit)

@@ -27,5 +27,7 @@ def graphed(module: nn.Module, *samples: Tensor) -> Callable[..., Any]:
     """Record a network as a CUDA graph, since launching kernels costs more than running them."""
     if not samples[0].is_cuda:
         return module
-    made: Callable[..., Any] = torch.cuda.make_graphed_callables(module, samples)
+    made: Callable[..., Any] = torch.cuda.make_graphed_callables(
+        module, samples, allow_unused_input=True
+    )
     return made
