@@ -116,7 +116,9 @@ rows_file = click.option(
 @options(
     click.option("--speech", type=click.Path(), required=True, help="Folder of test clips."),
     rows_file,
-    click.option("--method", default="keybound", show_default=True, help="What is measured."),
+    click.option(
+        "--method", default="keybound", show_default=True, help="What is measured, or its name."
+    ),
     click.option("--model", type=click.Path(), help="KeyBound's weights other than shipped."),
     click.option("--seconds", default=1.0, show_default=True, help="Length of a clip."),
     click.option("--set", "speech_set", metavar="NAME", help="Speech beside the main set."),

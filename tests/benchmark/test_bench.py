@@ -11,6 +11,8 @@ from keybound.benchmark import bench, nulls
 from keybound.benchmark.run import read_rows
 from keybound.benchmark.tables import check_tables
 from keybound.cli import main
+from keybound.engine import SHIPPED
+from keybound.errors import KeyBoundError
 
 DATA = Path(__file__).parents[1] / "data"
 DEMO = Path(demo.__file__).parent
@@ -116,6 +118,16 @@ def test_security_rows_come_once(tmp_path):
         assert bool(made) is wanted
     kinds = {row["suite"] for row in read_rows(path)}
     assert {"keys", "transplant", "re-embed", "average", "known-payload", "carrier"} <= kinds
+
+
+def test_other_weights_are_another_method_and_studies_bear_no_seal():
+    of_study, of_folder = (bench.chosen(m, str(SHIPPED))() for m in ("bits/8", "keybound"))
+    assert (of_study.name, of_study.version) == ("bits/8", of_folder.version.removesuffix("+seal"))
+    assert of_folder.name == f"keybound/{SHIPPED.name}"
+    assert of_folder.version.endswith("+seal")
+    for name, model in (("perth", str(SHIPPED)), ("bits/8", None)):
+        with pytest.raises(KeyBoundError):
+            bench.chosen(name, model)
 
 
 def test_null_rows_of_made_sounds():

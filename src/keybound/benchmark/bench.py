@@ -44,15 +44,10 @@ def measure(
     neither DNSMOS nor what attacks do to the speech.
     """
     check_set(speech_set, suites, every=every)
-    if (why := peers.available(method)) is not None:
-        raise KeyBoundError(f"{method} cannot run here: {why}")
+    make = chosen(method, model)
     for suite in suites:
         if suite not in (*SPECIAL, *SUITES):
             attack(suite)  # refuse unknown names before anything is measured
-    # Other weights are another method: under one name the newest rows hide the others.
-    make: Make = peers.METHODS[method]
-    if model:
-        make = partial(keybound, Path(model), f"keybound/{Path(model).name}")
     made_up = make()
     made = append(path, [facts_of(made_up)])
     names: list[str] = []
@@ -76,6 +71,24 @@ def measure(
         how: dict[str, Any] = {"seconds": seconds, "clips": clips, "seed": seed, "every": every}
         plan = Plan(speech, here, **how, opinion=main, damage=main, speech_set=speech_set)
         made += run(make, plan, path, progress=progress("measuring"), workers=workers)
+    return made
+
+
+def chosen(method: str, model: str | None) -> Make:
+    """Give a known method, or KeyBound with other weights as a method of its own.
+
+    Under one name the newest rows would hide the others. A name that is given, such as
+    `ablation/no-anchor` or `paper`, is that of a study of the learned layer: no seal then.
+    """
+    if model and method == "keybound":
+        return partial(keybound, Path(model), f"keybound/{Path(model).name}")
+    if model and method not in peers.METHODS:
+        return partial(keybound, Path(model), method, seal=False)
+    if model:
+        raise KeyBoundError(f"{method} has no other weights", hint="--model is for keybound")
+    if (why := peers.available(method)) is not None:
+        raise KeyBoundError(f"{method} cannot run here: {why}")
+    made: Make = peers.METHODS[method]
     return made
 
 
