@@ -24,7 +24,7 @@ from keybound.benchmark.metrics import (
     threshold_at,
 )
 from keybound.benchmark.protocol import read_clips, secret_of
-from keybound.benchmark.run import Plan, read_rows, run
+from keybound.benchmark.run import Plan, line_of, read_rows, row_in, run
 from keybound.engine import SHIPPED
 from keybound.errors import AudioError
 from keybound.watermark import Watermarker
@@ -186,3 +186,16 @@ def test_calibration_completes_a_card(tmp_path):
     assert 0 < facts["thresholds"]["clean"] <= facts["thresholds"]["attacked"] < 1
     assert Watermarker(tmp_path).card.threshold == facts["thresholds"]["attacked"]
     assert partial(keybound, tmp_path)().threshold == facts["thresholds"]["attacked"]
+
+
+def test_a_row_comes_back_from_its_line():
+    usual = {"method": "m", "clip": 3, "seed": 0, "attack": "gain", "marked": 0.123456}
+    heard = {"si_snr_raw_db": 7.5, "si_snr_db": 7.5, "lag": 0}
+    late = {"si_snr_raw_db": -3.0, "si_snr_db": 7.5, "lag": 12}
+    quality = usual | {"attack": "quality", "si_snr_db": 20.0}
+    other = {"suite": "speed", "method": "m", "seconds": 10.0}
+    for row in (usual, usual | {"seed": 4}, usual | heard, usual | late, quality, other):
+        line = line_of(row)
+        assert row_in(line) == row | ({"marked": 0.12346} if "marked" in row else {})
+        assert line.endswith("}\n")
+    assert len(line_of(usual | heard)) < len(line_of(usual | late)) - 20

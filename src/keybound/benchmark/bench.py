@@ -1,6 +1,5 @@
 """What `keybound bench` does: suites of attacks, security, false alarms, speed, the report."""
 
-import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -15,7 +14,17 @@ from keybound.benchmark import nulls, peers, security, speed
 from keybound.benchmark.methods import Method, keybound
 from keybound.benchmark.protocol import Row, read_clips, secret_of
 from keybound.benchmark.report import write_report
-from keybound.benchmark.run import Make, Plan, environment, identity, mend, read_rows, rounded, run
+from keybound.benchmark.run import (
+    Make,
+    Plan,
+    environment,
+    identity,
+    line_of,
+    mend,
+    read_rows,
+    run,
+)
+from keybound.benchmark.summaries import STUDIES
 from keybound.errors import KeyBoundError
 
 Bar = Callable[[str], Callable[[int, int], None]]
@@ -49,13 +58,15 @@ def measure(
         if suite not in (*SPECIAL, *SUITES):
             attack(suite)  # refuse unknown names before anything is measured
     made_up = make()
+    study = made_up.name.startswith(STUDIES)  # whose tables need less
     made = append(path, [facts_of(made_up)])
     names: list[str] = []
     for suite in suites:
         if suite == "security":
             heard = read_clips(speech, max(seconds, made_up.seconds), made_up.rate, limit=clips)
             told = security.names_of(speech, seconds, clips)
-            made += append(path, security.measure(made_up, heard, told, seed=seed))
+            kinds = ("transplant",) if study else tuple(security.SUITES)
+            made += append(path, security.measure(made_up, heard, told, seed=seed, suites=kinds))
         elif suite == "nulls":
             made += append(path, false_alarms(made_up, speech, seed))
         elif suite == "speed":
@@ -67,7 +78,7 @@ def measure(
     made += append(path, lines)
     here = tuple(dict.fromkeys(n for n in names if n not in absent))
     if here:
-        main = speech_set is None
+        main = speech_set is None and not study
         how: dict[str, Any] = {"seconds": seconds, "clips": clips, "seed": seed, "every": every}
         plan = Plan(speech, here, **how, opinion=main, damage=main, speech_set=speech_set)
         made += run(make, plan, path, progress=progress("measuring"), workers=workers)
@@ -220,7 +231,7 @@ def append(path: Path, rows: Iterable[Row]) -> int:
     with path.open("a", encoding="utf-8") as file:
         for row in rows:
             if (identity(row), row.get("reason")) not in done:
-                file.write(json.dumps(rounded(row), separators=(",", ":")) + "\n")
+                file.write(line_of(row))
                 count += 1
     return count
 

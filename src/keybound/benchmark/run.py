@@ -133,6 +133,26 @@ def rounded(value: Any) -> Any:
     return round(float(value), DIGITS) if isinstance(value, float | np.floating) else value
 
 
+def line_of(row: Row) -> str:
+    """Write a row as a line, without what `read_rows` knows: a first seed, and no lag."""
+    row = rounded(row)
+    if "clip" in row:
+        row = {k: v for k, v in row.items() if (k, v) != ("seed", 0)}
+    if row.get("lag") == 0:
+        row = {k: v for k, v in row.items() if k not in ("lag", "si_snr_raw_db")}
+    return json.dumps(row, separators=(",", ":")) + "\n"
+
+
+def row_in(line: str) -> Row:
+    """Read a row from its line."""
+    row: Row = json.loads(line)
+    if "clip" in row:
+        row.setdefault("seed", 0)
+    if "si_snr_db" in row and row["attack"] != "quality":
+        row = {"si_snr_raw_db": row["si_snr_db"], "lag": 0} | row
+    return row
+
+
 def identity(row: Row) -> tuple[Any, ...]:
     """Give what makes two rows the same measurement."""
     return tuple(row.get(k) for k in IDENTITY)
@@ -144,7 +164,7 @@ def read_rows(path: Path) -> list[Row]:
     if path.exists():
         for line in path.read_text(encoding="utf-8").splitlines():
             with contextlib.suppress(json.JSONDecodeError):
-                rows.append(json.loads(line))
+                rows.append(row_in(line))
     return rows
 
 
@@ -210,7 +230,7 @@ def keep(
     with path.open("a", encoding="utf-8") as file:
         for number, rows in enumerate(batches, start=1):
             for row in rows:
-                file.write(json.dumps(row, separators=(",", ":")) + "\n")
+                file.write(line_of(row))
             file.flush()
             made += len(rows)
             progress(number, total)

@@ -186,11 +186,16 @@ def measure_clip(
 
 
 def measure(
-    method: Method, clips: Sequence[Clip], names: Sequence[str] = (), *, seed: int = 0
+    method: Method,
+    clips: Sequence[Clip],
+    names: Sequence[str] = (),
+    *,
+    seed: int = 0,
+    suites: Iterable[str] = tuple(SUITES),
 ) -> Iterator[Row]:
-    """Give the rows of all clips under all suites, then those of the carriers together."""
+    """Give the rows of all clips under the suites, then those of the carriers together."""
     for index, partner in enumerate(partners(len(clips), names)):
-        yield from measure_clip(method, clips, index, partner, seed=seed)
+        yield from measure_clip(method, clips, index, partner, seed=seed, suites=suites)
     yield from carrier(method, clips, seed=seed)
 
 
