@@ -235,6 +235,14 @@ def test_exported_weights_start_only_their_own_model(exported, tiny):
         checkpoint.fresh(other, CPU, export.read_weights(folder))
 
 
+def test_weights_that_nothing_needs_or_that_are_alike_come_back(tiny, tmp_path):
+    recipe = tiny(model={"anchor": False, "analysis_blocks": 2})
+    weights = checkpoint.weights(checkpoint.fresh(recipe, CPU), averaged=True)
+    export.export(weights, recipe, tmp_path, {})
+    back = export.read_weights(tmp_path)
+    assert all(torch.equal(back[name], value) for name, value in halved(weights).items())
+
+
 def test_the_command_exports_and_calibrates_under_the_attacks_named(tiny, run, tmp_path):
     recipe = tiny(model={"width": 24})
     checkpoint.save(random_state(recipe), recipe, tmp_path / "run")

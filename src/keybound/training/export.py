@@ -152,6 +152,12 @@ def _convert(net: nn.Module, inputs: tuple[Tensor, ...], outputs: list[str]) -> 
         )
     assert program is not None
     model = program.model_proto
+    # The exporter leaves out weights that nothing needs or that another is like.
+    there = {item.name.removesuffix(".half") for item in model.graph.initializer}
+    for name, value in net.named_parameters():
+        if name not in there:
+            item = numpy_helper.from_array(value.detach().numpy(), name)
+            model.graph.initializer.append(item)
     _store_halves(model.graph, {name for name, _ in net.named_parameters()})
     onnx.checker.check_model(model)
     del model.metadata_props[:]
