@@ -13,7 +13,7 @@ import click
 from keybound.errors import KeyBoundError
 from keybound.terminal import options, progress_bar, say
 
-SEAL_PARTS = ("seal", "remover", "average", "forgery", "quality", "null")
+SEAL_PARTS = ("seal", "remover", "average", "forgery", "copy", "quality", "null")
 
 
 @click.command()
@@ -158,7 +158,7 @@ def bench_run(suites: tuple[str, ...], speech: str, rows: str, **how: Any) -> No
     click.option("--workers", default=0, help="Processes; 0 for one a core."),
 )
 def bench_seals(speech: tuple[str, ...], rows: str, networks: str | None, **how: Any) -> None:
-    """Measure sealed evidence: attacks, removers, forgery, averages, wrong keys, quality.
+    """Measure sealed evidence: attacks, removers, forgery, copies, averages, wrong keys, quality.
 
     Recordings of one speaker are joined to pieces of 3, 10 and 30 s. Rows that are already there
     are not measured again.

@@ -136,6 +136,8 @@ def seal_rows(method: str, clips: int) -> list[Row]:
             scores = {"pesq": 4.4, "visqol": 3.9, "stoi": 0.99, "snr_db": 19.0}
             bare = {f"{k}_unsealed": v + 0.005 for k, v in scores.items()}
             rows.append(base | scores | bare | {"suite": "seal-quality"})
+            answer = {"decision": ("other", "unclear")[clip % 2], "agreement": 0.1, "holds": True}
+            rows.append(base | answer | {"suite": "seal-copy", "attack": "residual"})
         for kind in ("copies", "mixture", "estimate"):
             row = {"suite": "seal-average", "attack": kind, "copies": 2, "verified": [True, False]}
             rows.append(base | row | {"holds": [True, False], "z": [8.0, 4.0]})

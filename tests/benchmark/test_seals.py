@@ -91,6 +91,15 @@ def test_a_forger_writes_a_rolling_code_second_by_second(method, pieces):
     assert row["verified"]  # the code did not roll here, so it is the same in every second
 
 
+def test_a_copied_mark_is_named_by_the_record(method, pieces):
+    case = case_of(method, [pieces[0], np.ascontiguousarray(pieces[0][::-1])])
+    rows = {kind: seals.copied(case, {"attack": kind}) for kind in seals.COPYINGS}
+    assert {row["decision"] for row in rows.values()} == {"other"}
+    assert rows["gain-field"]["holds"]  # without a record it would be taken for sealed
+    stay = replace(case, pieces=[case.host])  # to itself: nothing is moved
+    assert seals.copied(stay, {"attack": "gain-field"})["decision"] == "same"
+
+
 def test_colluders_find_something_in_common_only_where_a_position_is_reused(method, pieces):
     case = case_of(method, pieces)
     rows = {kind: seals.averaged(case, {"attack": kind, "copies": 2}) for kind in seals.COLLUSIONS}
@@ -163,6 +172,7 @@ def test_every_part_has_rows_of_the_lengths_it_is_measured_at(method, pieces):
         "seal-remover": 80,
         "seal-average": 4 * 16,
         "seal-forgery": 2 * (300 + 80),
+        "seal-copy": 3 * (300 + 80),
         "seal-quality": 40 + 40,
         "seal-null": 300,
     }

@@ -26,7 +26,7 @@ GROUPS = {  # heading -> tables and figures by name, in order
         "security", "wrong-key", "tolerance", "beta", "forgeries", "remover", "remover-plot",
         "host-binding",
     ),
-    "Seals": ("sealed", "false-acceptance", "seal-forgery", "seal-quality"),
+    "Seals": ("sealed", "false-acceptance", "seal-forgery", "seal-copy", "seal-quality"),
     "Quality": ("quality", "frontier", "damage"),
     "Channels": (
         "resynthesis", "compound", "pairs", "everyday", "raw-bench", "audiomarkbench",

@@ -23,6 +23,7 @@ from keybound.attacks import SUITES, attack
 from keybound.benchmark import metrics
 from keybound.benchmark.methods import Method, keybound
 from keybound.benchmark.protocol import P_LEVELS, Clip, Row, Secret, rng_of, secret_of
+from keybound.benchmark.security import move_gains
 from keybound.evidence import Detection
 from keybound.keys import Key
 from keybound.origin import Origin
@@ -35,6 +36,7 @@ LENGTHS = {3.0: 60, 10.0: 80, 30.0: 10}  # seconds, and how many recordings are 
 SHORT_S, USUAL_S = 3.0, 10.0
 SOURCES = ("unmarked", "sealed by others", "attacked")
 COPIES = 5
+COPYINGS = ("gain-field", "residual", "residual-levelled")
 COLLUSIONS = ("copies", "mixture", "estimate", "reused")
 AROUND = (15, 15)  # bins and frames, half a kilohertz and an eighth of a second
 MEASURES = (metrics.pesq, metrics.stoi, metrics.visqol)
@@ -204,6 +206,25 @@ def forged(case: Case, face: Row) -> Row:
         made = case.marker.mark(other, rate, **how, position=case.secret.position)
         forgery[start:] = made.samples[start:]
     return case.judge(forgery, Secret(case.secret.key, payload, case.secret.position))
+
+
+def copied(case: Case, face: Row) -> Row:
+    """Copy a mark and its seal to the next recording, as who has the clean host can.
+
+    The gains are laid on the other's spectrum, or the residual is added as it is, or as loud
+    beside the other as it was. The record's fingerprint says whether this is the recording it
+    was taken of; the seal alone may well hold.
+    """
+    other, change = case.pieces[(case.index + 1) % len(case.pieces)], case.marked - case.host
+    if face["attack"] == "gain-field":
+        moved = move_gains(case.host, case.marked, other)
+    else:
+        louder = float(np.std(other) / (np.std(case.host) + FLOOR))
+        moved = other + (louder if face["attack"] == "residual-levelled" else 1.0) * change
+    heard = np.clip(moved, -1, 1).astype(np.float32)
+    found = likeness.match(case.record, fingerprint.hear(heard))
+    row: Row = {"decision": found.decision, "agreement": found.agreement}
+    return row | {"holds": case.judge(heard, case.secret, search=False)["holds"]}
 
 
 def averaged(case: Case, face: Row) -> Row:

@@ -13,7 +13,16 @@ from keybound.benchmark.lengths import cut, speakers
 from keybound.benchmark.methods import Method
 from keybound.benchmark.protocol import Clip, Row
 from keybound.benchmark.run import identity, keep, one_core, read_rows, rounded, spread
-from keybound.benchmark.seals import COLLUSIONS, COPIES, SHORT_S, SOURCES, USUAL_S, Case, Plan
+from keybound.benchmark.seals import (
+    COLLUSIONS,
+    COPIES,
+    COPYINGS,
+    SHORT_S,
+    SOURCES,
+    USUAL_S,
+    Case,
+    Plan,
+)
 
 Faces = list[Row]
 Job = tuple[str, float, int, Faces]  # part, seconds, recording, the rows that are missing
@@ -53,6 +62,10 @@ def _each_forgery(plan: Plan, index: int) -> Faces:  # noqa: ARG001
     return [{"attack": kind} for kind in ("known-payload", "replay")]
 
 
+def _each_copying(plan: Plan, index: int) -> Faces:  # noqa: ARG001
+    return [{"attack": kind} for kind in COPYINGS]
+
+
 def _one(plan: Plan, index: int) -> Faces:  # noqa: ARG001
     return [{}]
 
@@ -78,6 +91,7 @@ PARTS: dict[str, Part] = {
     "seal-remover": Part(seals.removed, _each_remover, _usual),
     "seal-average": Part(seals.averaged, _each_collusion, _groups),
     "seal-forgery": Part(seals.forged, _each_forgery, _forged),
+    "seal-copy": Part(seals.copied, _each_copying, _forged),
     "seal-quality": Part(seals.cost, _one, _scored),
     "seal-null": Part(seals.null, _one_source, lambda plan: {SHORT_S: plan.hosts}),
 }

@@ -38,6 +38,7 @@ TABLES: dict[str, Callable[[Evidence], Table | None]] = {
     "Sealed evidence": tables_seals.sealed,
     "False acceptance of seals": tables_seals.false_acceptance,
     "Forgery and removal of seals": tables_seals.forgery,
+    "Copied marks": tables_seals.copies,
     "Quality with and without a seal": tables_seals.cost,
     "Quality of the marked clips": tables_quality.quality,
     "Re-synthesis": tables_channels.resynthesis,

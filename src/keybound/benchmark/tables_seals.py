@@ -24,6 +24,12 @@ COLLUSIONS = {
     "estimate": "recordings, what they share by level taken out of each",
     "reused": "recordings, the same where all have one position and payload",
 }
+COPYINGS = {
+    "gain-field": "the gains of mark and seal",
+    "residual": "what was added",
+    "residual-levelled": "what was added, as loud beside the other as it was",
+}
+ANSWERS = ("other", "unclear", "same")
 COSTS = {"pesq": ("PESQ", 3), "visqol": ("ViSQOL", 3), "stoi": ("STOI", 4), "snr_db": ("SNR", 2)}
 Lines = list[tuple[Cell, ...] | str]
 
@@ -154,9 +160,10 @@ def forgery(e: Evidence) -> Table | None:
             of = [r for r in forged if (r["attack"], r["seconds"]) == (kind, seconds)]
             rows.append(_line(FORGERIES[kind], of))
         removed = e.suite("seal-remover", method)
-        for network, budget in sorted({(row["network"], row["budget"]) for row in removed}):
-            of = [r for r in removed if (r["network"], r["budget"]) == (network, budget)]
-            rows.append(_line(f"remover {network}, {budget:,} steps", of))
+        by = ("network", "budget", "seconds")
+        for which in sorted({tuple(row[k] for k in by) for row in removed}):
+            of = [row for row in removed if tuple(row[k] for k in by) == which]
+            rows.append(_line(f"remover {which[0]}, {which[1]:,} steps", of))
         averaged = e.suite("seal-average", method)
         for kind, told in COLLUSIONS.items():
             if of := [row for row in averaged if row["attack"] == kind]:
@@ -206,6 +213,38 @@ def _averaged(told: str, rows: Sequence[Row]) -> tuple[Cell, ...]:
     cells = list(_line(told, each))
     cells[5] = figure(Rate(sum(any(row["holds"]) for row in rows), len(rows)).value)
     return tuple(cells)
+
+
+def copies(e: Evidence) -> Table | None:
+    """Lay out what a record's fingerprint says of marks that were copied."""
+    methods = e.in_suite("seal-copy")
+    if not methods:
+        return None
+    rows: Lines = []
+    for method in methods:
+        rows += [titled(method)] if len(methods) > 1 else []
+        every = e.suite("seal-copy", method)
+        for kind, seconds in sorted({(row["attack"], row["seconds"]) for row in every}):
+            of = [r for r in every if (r["attack"], r["seconds"]) == (kind, seconds)]
+            said = [sum(row["decision"] == answer for row in of) for answer in ANSWERS]
+            cells = (figure(Rate(count, len(of)).value) for count in said)
+            rows.append(
+                (name(COPYINGS[kind]), Cell(f"{seconds:g}"), Cell(str(len(of))), *cells, _held(of))
+            )
+    return Table(
+        "seal-copy",
+        "Copied marks",
+        "What the fingerprint in the record says of a mark that was copied to another recording.",
+        (
+            Column("Copied", "what was put on the other recording", words=True),
+            Column("seconds", "length of the recordings"),
+            Column("trials", "how many"),
+            *(Column(answer, f"share called {answer}", "the fingerprint") for answer in ANSWERS),
+            Column("sealed", f"share whose seal, without a record, is accepted: {ACCEPTED}"),
+        ),
+        tuple(rows),
+        notes_for(rows),
+    )
 
 
 def cost(e: Evidence) -> Table | None:
