@@ -28,7 +28,15 @@ def notes_for(rows: Sequence[tuple[Cell, ...] | str], *more: str) -> tuple[str, 
 
 def titled(method: str) -> str:
     """Give the printed name of a method."""
+    if method.startswith("ablation/"):
+        return f"short schedule, {mechanisms(method)}"
     return paper.NAMES.get(method, method)
+
+
+def mechanisms(method: str) -> str:
+    """Say what a method of the ablation has."""
+    arm = method.partition("/")[2]
+    return "all mechanisms" if arm == "baseline" else arm.replace("no-", "without ")
 
 
 def label(attack: str) -> str:

@@ -6,7 +6,7 @@ studies are methods named `ablation/...`, `bits/...` and `budget/...`.
 
 from keybound.benchmark import paper
 from keybound.benchmark.blocks import suite
-from keybound.benchmark.labels import PUBLISHED, label, notes_for, titled
+from keybound.benchmark.labels import PUBLISHED, label, mechanisms, notes_for, titled
 from keybound.benchmark.layout import (
     Cell,
     Column,
@@ -48,8 +48,10 @@ def ablation(e: Evidence) -> Table | None:
     rows: Lines = []
     for method in methods:
         short, cut = method.partition("/")[2], e.usual(method)
-        told = "all mechanisms" if short == "baseline" else short.replace("no-", "without ")
-        cells = [name(told), *(figure(moved(e, method, k)) for k in ("residual", "gain-field"))]
+        cells = [
+            name(mechanisms(method)),
+            *(figure(moved(e, method, k)) for k in ("residual", "gain-field")),
+        ]
         for attack in (codec(e, method), "denoiser"):
             of = e.rows(method, attack)
             cells += [figure(accuracy(of).value), figure(reached(of, cut).value)]
@@ -130,7 +132,8 @@ def operating_point(e: Evidence) -> Table | None:
     rows: Lines = []
     for method in shown:
         of, cut = e.rows(method, "quality"), e.usual(method)
-        cells = [name(titled(method.partition("/")[2] or method))]
+        arm = method.partition("/")[2]
+        cells = [name(f"{arm} dB" if arm else titled(method))]
         cells += [figure(numbers(of, "pesq").value, 2), figure(numbers(of, "stoi").value)]
         cells.append(figure(numbers(of, "snr_db").value, 1))
         for attack in ("denoiser", codec(e, method), "noise-10"):
@@ -144,7 +147,7 @@ def operating_point(e: Evidence) -> Table | None:
         "Quality against robustness over perceptual budgets, on one shorter schedule; the shipped "
         "model stands below.",
         (
-            Column("Budget", "what the recipe allows the mark", words=True),
+            Column("Budget", "rms gain that the recipe allows in the mean", words=True),
             Column("PESQ", "of the marked clips"),
             Column("STOI", "of the marked clips"),
             Column("SNR", "host to carrier, dB"),
