@@ -13,7 +13,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float32]
 Run = Callable[[Floats, slice], Floats]
 
-CHUNK_BLOCKS = 1500  # of 20 ms: half a minute keeps memory small and the cores busy
+CHUNK_BLOCKS = 750  # of 20 ms: a quarter of a minute keeps memory small and the cores busy
 
 
 class Feeder:

@@ -30,7 +30,7 @@ from keybound.stream import (
 )
 from keybound.verdict import Verdict
 
-BLOCK_S = 30.0  # that goes through the networks at once
+BLOCK_S = 15.0  # that goes through the networks at once: twice as much takes 150 MB more
 SHORT_S = 1.0  # below this a mark is easily lost
 SILENCE_DBFS = -70.0
 
