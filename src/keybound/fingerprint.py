@@ -70,21 +70,21 @@ def kept(columns: int) -> Mask:
     return (at < WHOLE) | ((at - WHOLE) % CYCLE < KEPT)
 
 
-def listen(levels: Floats | Levels) -> Floats:
+def listen(levels: Floats | Levels) -> Levels:
     """Weigh what is compared with the bits: (steps, BITS), each in [-1, 1] and 0 in silence.
 
     The sign is that of the bit. Small changes count little, none counts for many, and soft tiles
     count less than loud ones.
     """
     if not len(levels):
-        return np.zeros((0, BITS), np.float32)
+        return np.zeros((0, BITS), np.float16)
     square, total = np.zeros(BITS), 0.0
     for change, power, _ in _changes(levels):
         square += np.square(change).sum(axis=0, dtype=np.float64)
         total += float(power.mean(axis=1).sum(dtype=np.float64))
     scale = (np.sqrt(square / len(levels)) + 1e-3).astype(np.float32)
     mean = np.float32(max(total / len(levels), 1e-20))
-    heard = np.empty((len(levels), BITS), np.float32)
+    heard = np.empty((len(levels), BITS), np.float16)
     done = 0
     for change, _, loudest in _changes(levels):
         loud = 10 * np.log10(loudest / mean + np.float32(1e-20)) / QUIET_DB + 1

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
 from keybound.blocks import Floats
 from keybound.evidence import Levels
@@ -47,6 +46,7 @@ SPEED_DRIFT_S = 0.08  # that two neighbouring speeds may differ by over the part
 SPEED_STEP = 0.015
 WINDOW = 75  # columns, 3 s, in which parts that differ are looked for
 WINDOW_Z = 4.5
+ROOMY = 1 << 15  # columns, some minutes; longer ones go bit by bit, so that hours need little room
 LOUDEST = 127  # of what was heard, in a byte
 
 
@@ -54,7 +54,7 @@ LOUDEST = 127  # of what was heard, in a byte
 class Sketch:
     """What is compared of a recording: all of it as it is, its busiest part at other speeds."""
 
-    whole: Floats  # as `fingerprint.listen` weighs it: (steps, BITS)
+    whole: Levels  # as `fingerprint.listen` weighs it: (steps, BITS)
     part: Levels
     first: int  # step of the recording with which the part begins
 
@@ -68,8 +68,8 @@ class Sketch:
     def to_bytes(self) -> bytes:
         """Pack it: 1600 bytes for each second, and at most 256 kilobytes for the part."""
         sizes = np.array([len(self.whole), self.first], "<i8").tobytes()
-        whole = np.rint(self.whole * LOUDEST).astype(np.int8).tobytes()
-        return sizes + whole + self.part.astype("<f2").tobytes()
+        whole = np.rint(self.whole * np.float16(LOUDEST)).astype(np.int8)
+        return b"".join((sizes, whole.tobytes(), self.part.astype("<f2").tobytes()))
 
     @classmethod
     def parse(cls, data: bytes) -> Self:
@@ -77,7 +77,7 @@ class Sketch:
         steps, first = (int(size) for size in np.frombuffer(data, "<i8", 2))
         whole = np.frombuffer(data, np.int8, steps * BITS, 16).reshape(-1, BITS)
         part = np.frombuffer(data, "<f2", -1, 16 + steps * BITS).reshape(-1, BANDS)
-        return cls(whole.astype(np.float32) / np.float32(LOUDEST), part.astype(np.float16), first)
+        return cls(whole.astype(np.float16) / np.float16(LOUDEST), part.astype(np.float16), first)
 
 
 @dataclass(frozen=True)
@@ -153,16 +153,17 @@ def _speeds(most: float, length_s: float) -> Iterator[float]:
         yield 1 + most * step / count
 
 
-def _busiest(heard: Floats) -> slice:
+def _busiest(heard: Levels) -> slice:
     """Find the part that is tried at other speeds: where most happens."""
     if len(heard) <= SPEED_PART:
         return slice(0, len(heard))
-    power = np.cumsum(np.concatenate([[0.0], np.square(heard).sum(axis=1, dtype=np.float64)]))
+    each = sum(np.square(heard[:, bit], dtype=np.float64) for bit in range(BITS))
+    power = np.cumsum(np.concatenate([[0.0], each]))
     first = int(np.argmax(power[SPEED_PART:] - power[:-SPEED_PART]))
     return slice(first, first + SPEED_PART)
 
 
-def _best(known: Fingerprint, heard: Floats, share: int) -> Match:
+def _best(known: Fingerprint, heard: Levels, share: int) -> Match:
     """Compare at one speed, one of `share` comparisons, and judge the best place."""
     signs, there = unpack(known)
     sure = _surely_kept(-(-len(heard) // COLUMN_STEPS), known.columns)
@@ -171,7 +172,8 @@ def _best(known: Fingerprint, heard: Floats, share: int) -> Match:
     if places == 0:
         return NOTHING
     first = max(0, -(-step // COLUMN_STEPS))  # column of the fingerprint
-    laid = heard[first * COLUMN_STEPS - step :: COLUMN_STEPS][: known.columns - first]
+    there_too = heard[first * COLUMN_STEPS - step :: COLUMN_STEPS][: known.columns - first]
+    laid = there_too.astype(np.float32)
     own = signs[first : first + len(laid)]
     products = (own * laid)[(own != 0) & (laid != 0)]  # above 0 where the two agree
     agreement = float(products.sum() / (np.abs(products).sum() + 1e-9))
@@ -212,7 +214,7 @@ def _surely_kept(columns: int, of: int) -> int:
     return cycles * KEPT + max(0, rest - (CYCLE - KEPT))
 
 
-def _align(signs: Floats, there: Mask, heard: Floats, least: int) -> tuple[float, int, int]:
+def _align(signs: Floats, there: Mask, heard: Levels, least: int) -> tuple[float, int, int]:
     """Lay the heard on the signs at every step: the best z, its step, and how many there were.
 
     At step o the first row that was heard lies o steps after the first column. At least so many
@@ -222,30 +224,33 @@ def _align(signs: Floats, there: Mask, heard: Floats, least: int) -> tuple[float
     if min(columns, count) < least:
         return 0.0, 0, 0
     size = 1 << math.ceil(math.log2(columns + count))
-    padded = np.pad(heard, ((0, count * COLUMN_STEPS - len(heard)), (0, 0)))
-    pattern, mask = np.fft.rfft(signs.T, size), np.fft.rfft(there, size)
+    mask = np.fft.rfft(there.astype(np.float32), size)
+    over = np.fft.irfft(mask * np.conj(np.fft.rfft(np.ones(count, np.float32), size)), size)
+    sums = np.zeros((COLUMN_STEPS, len(mask)), np.complex64)
+    power = np.zeros((count, COLUMN_STEPS), np.float32)
+    group = BITS if size <= ROOMY else 1
+    for first in range(0, BITS, group):
+        bits = slice(first, first + group)
+        flat = np.zeros((group, count * COLUMN_STEPS), np.float32)
+        flat[:, : len(heard)] = heard[:, bits].T
+        rows = flat.reshape(group, count, COLUMN_STEPS)
+        power += np.square(rows).sum(axis=0)
+        pattern = np.fft.rfft(signs[:, bits].T, size)
+        for phase in range(COLUMN_STEPS):
+            product = pattern * np.conj(np.fft.rfft(rows[..., phase], size))
+            sums[phase] += product.sum(axis=0)
     best, places = (-math.inf, 0), 0
     for phase in range(COLUMN_STEPS):
-        rows = padded[phase::COLUMN_STEPS]
-        sums = _correlate(pattern, rows.T, size)
-        norms = _correlate(mask, np.square(rows).sum(axis=1), size)
-        over = _correlate(mask, np.ones(count), size)
+        norms = np.fft.irfft(mask * np.conj(np.fft.rfft(power[:, phase], size)), size)
         # Where next to nothing was heard, the rounding of the FFT would look like a fit.
         good = (over > least - 0.5) & (norms > 1e-3 * norms.max() + 1e-6)
         places += int(good.sum())
-        z = np.where(good, sums / np.sqrt(np.maximum(norms, 1e-9)), -math.inf)
+        found = np.fft.irfft(sums[phase], size)
+        z = np.where(good, found / np.sqrt(np.maximum(norms, 1e-9)), -math.inf)
         at = int(np.argmax(z))
         column = at if at < columns else at - size
         best = max(best, (float(z[at]), column * COLUMN_STEPS - phase))
     return (*best, places)
-
-
-def _correlate(
-    spectrum: npt.NDArray[np.complex128], rows: npt.NDArray[np.floating], size: int
-) -> npt.NDArray[np.float64]:
-    product = spectrum * np.conj(np.fft.rfft(rows, size))
-    summed = product if product.ndim == 1 else product.sum(axis=0)
-    return np.fft.irfft(summed, size)
 
 
 def _differing(signs: Floats, laid: Floats) -> Iterator[tuple[int, int]]:

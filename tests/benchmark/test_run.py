@@ -189,12 +189,26 @@ def test_calibration_completes_a_card(tmp_path):
 
 
 def test_a_row_comes_back_from_its_line():
-    usual = {"method": "m", "clip": 3, "seed": 0, "attack": "gain", "marked": 0.123456}
+    usual = {
+        "method": "m",
+        "clip": 3,
+        "seed": 0,
+        "seconds": 1.0,
+        "attack": "gain",
+        "marked": 0.123456,
+    }
     heard = {"si_snr_raw_db": 7.5, "si_snr_db": 7.5, "lag": 0}
     late = {"si_snr_raw_db": -3.0, "si_snr_db": 7.5, "lag": 12}
     quality = usual | {"attack": "quality", "si_snr_db": 20.0}
     other = {"suite": "speed", "method": "m", "seconds": 10.0}
-    for row in (usual, usual | {"seed": 4}, usual | heard, usual | late, quality, other):
+    for row in (
+        usual,
+        usual | {"seed": 4, "seconds": 3.0},
+        usual | heard,
+        usual | late,
+        quality,
+        other,
+    ):
         line = line_of(row)
         assert row_in(line) == row | ({"marked": 0.12346} if "marked" in row else {})
         assert line.endswith("}\n")

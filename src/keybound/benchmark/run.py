@@ -23,6 +23,7 @@ from keybound.benchmark.methods import Method, Reading
 from keybound.benchmark.protocol import Clip, Row, Secret, read_clips, rng_of, secret_of
 
 DIGITS = 5
+USUAL = {"seed": 0, "seconds": 1.0}  # of a clip
 IDENTITY = (
     "method", "version", "suite", "attack", "clip", "seconds", "seed", "copies", "network",
     "budget", "source", "domain", "verb", "speech",
@@ -134,10 +135,10 @@ def rounded(value: Any) -> Any:
 
 
 def line_of(row: Row) -> str:
-    """Write a row as a line, without what `read_rows` knows: a first seed, and no lag."""
+    """Write a row as a line, without what `read_rows` knows: what most clips have, and no lag."""
     row = rounded(row)
     if "clip" in row:
-        row = {k: v for k, v in row.items() if (k, v) != ("seed", 0)}
+        row = {k: v for k, v in row.items() if k not in USUAL or v != USUAL[k]}
     if row.get("lag") == 0:
         row = {k: v for k, v in row.items() if k not in ("lag", "si_snr_raw_db")}
     return json.dumps(row, separators=(",", ":")) + "\n"
@@ -147,7 +148,7 @@ def row_in(line: str) -> Row:
     """Read a row from its line."""
     row: Row = json.loads(line)
     if "clip" in row:
-        row.setdefault("seed", 0)
+        row = USUAL | row
     if "si_snr_db" in row and row["attack"] != "quality":
         row = {"si_snr_raw_db": row["si_snr_db"], "lag": 0} | row
     return row
