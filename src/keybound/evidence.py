@@ -7,7 +7,7 @@ measured on unmarked speech and kept in the card (`Tail`).
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -120,7 +120,7 @@ def stretches(chance: Floats, frame_s: float, least_s: float) -> tuple[float, li
     found: list[Stretch] = []
     most = total = best = 0.0
     start = stop = 0
-    for frame, gain in enumerate(((2 * chance.astype(np.float64) - 1) * frame_s).tolist(), 1):
+    for frame, gain in enumerate(_gains(chance, frame_s), 1):
         total += gain
         if total > best:
             best, stop = total, frame
@@ -131,6 +131,12 @@ def stretches(chance: Floats, frame_s: float, least_s: float) -> tuple[float, li
     if best >= least_s:
         found.append((start, stop))
     return max(most, best), found
+
+
+def _gains(chance: Floats, frame_s: float) -> Iterator[float]:
+    for first in range(0, len(chance), 4096):  # numbers of Python's own take four times the room
+        part = chance[first : first + 4096].astype(np.float64)
+        yield from ((2 * part - 1) * frame_s).tolist()
 
 
 def split(chance: Floats, stretch: Stretch, frame_s: float) -> list[Stretch]:
@@ -153,12 +159,12 @@ def gather(
     The longest comes first. A span joins the first mark with whose code it agrees, bits weighted
     by how sure the span is of them, else it is a mark of its own. No key enters, so none profits.
     """
-    weight = np.exp(presence - presence.max())[:, None]
+    weight = np.exp(presence - presence.max())
     groups: list[list[int]] = []
     totals: list[Floats] = []  # of each group: (bits,)
     for index in sorted(range(len(parts)), key=lambda i: parts[i][0] - parts[i][1]):
         frames = slice(*parts[index])
-        own: Floats = (weight[frames] * logits[frames]).sum(axis=0)
+        own: Floats = weight[frames] @ logits[frames]
         sure = np.abs(own) / (np.abs(own).sum() + 1e-30)
         near = [i for i, t in enumerate(totals) if sure[(t > 0) == (own > 0)].sum() >= AGREEMENT]
         if near:

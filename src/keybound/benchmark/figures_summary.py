@@ -139,7 +139,12 @@ def frontier(e: Evidence) -> Picture | None:
         Line2D([], [], color=SOFT, marker="o", ms=6, mfc="none", ls="none"),
         Line2D([], [], color=MARK, marker="o", ms=4, lw=1.2),
     ]
-    names = ["ours", "measured peer", "as the paper published it", "ours over perceptual budgets"]
+    names = [
+        "ours",
+        "measured peer",
+        "as the paper published it",
+        "ours over budgets, short schedule",
+    ]
     shown = [True, len(e.marked_methods) > 1, True, bool(budgets)]
     kept = [n for n, keep in enumerate(shown) if keep]
     figure.legend(
