@@ -105,44 +105,54 @@ def _products(graph: Any, node: Any, seen: npt.NDArray[np.float32]) -> list[Any]
     first = LAYER.search(name).group(1) == "expand"  # type: ignore[union-attr]
     stored = {item.name: numpy_helper.to_array(item) for item in graph.initializer}
     weight = stored[f"{name}.half"].astype(np.float32) if f"{name}.half" in stored else stored[name]
-    scale, zero = _channel_scales(seen) if first else _common_scale(seen)
-    # A product of bytes knows neither the scales of channels nor zeros of theirs: the weights take
-    # on the ones, the bias the others.
-    fold = np.broadcast_to(scale, seen.shape[:1]).astype(np.float32)[None, :, None]
-    row = (np.abs(weight * fold).max((1, 2), keepdims=True) / ROW).astype(np.float32)
-    rounded = np.clip(np.rint(weight * fold / row), -ROW, ROW)[..., 0]
-    offset = -row[:, 0, 0] * (rounded @ np.broadcast_to(zero, seen.shape[:1]))
+    for kind, value in _constants(weight, seen, by_channel=first).items():
+        graph.initializer.append(numpy_helper.from_array(value, f"{name}.{kind}"))
+    made: list[Any] = []
 
-    def constant(kind: str, value: npt.ArrayLike, dtype: npt.DTypeLike = np.float32) -> str:
-        full = f"{name}.{kind}"
-        graph.initializer.append(numpy_helper.from_array(np.asarray(value, dtype), full))
-        return full
-
-    def step(op: str, inputs: list[str], output: str, **attributes: Any) -> str:
+    def step(op: str, given: str, constants: str, output: str, **attributes: Any) -> str:
+        inputs = [given, *(f"{name}.{kind}" for kind in constants.split())]
         made.append(helper.make_node(op, inputs, [output], **attributes))
         return output
 
-    made: list[Any] = []
-    levels = [source, constant("scale", scale), constant("zero", zero, np.uint8)]
-    bytes_in = step("QuantizeLinear", levels, f"{name}.bytes", **({"axis": 1} if first else {}))
+    x = step("QuantizeLinear", source, "scale zero", f"{name}.bytes", axis=1)
     if first:
-        bytes_in = step("Transpose", [bytes_in], f"{name}.turned", perm=LAYOUT)
-    plain = [bytes_in, constant("one", 1.0), constant("none", 0, np.uint8)]
-    x = step("DequantizeLinear", plain, f"{name}.levels")
-    w = step("Mul", [name, constant("fold", fold)], f"{name}.folded")
-    w = step("Div", [w, constant("row", row)], f"{name}.divided")
-    w = step("Round", [w], f"{name}.rounded")
-    w = step("Clip", [w, constant("least", -ROW), constant("most", ROW)], f"{name}.clipped")
-    w = step("Cast", [w], f"{name}.cast", to=onnx.TensorProto.INT8)
-    w = step("Squeeze", [w, constant("last", [2], np.int64)], f"{name}.squeezed")
-    w = step("Transpose", [w], f"{name}.columns", perm=[1, 0])
-    w = step("DequantizeLinear", [w, constant("column", row[:, 0, 0])], f"{name}.widened", axis=1)
-    y = step("MatMul", [x, w], f"{name}.product")
-    last = node.output[0] if first else f"{name}.sum"
-    step("Add", [y, step("Add", [bias, constant("offset", offset)], f"{name}.shift")], last)
+        x = step("Transpose", x, "", f"{name}.turned", perm=LAYOUT)
+    x = step("DequantizeLinear", x, "one none", f"{name}.levels")
+    w = step("Mul", name, "fold", f"{name}.folded")
+    w = step("Div", w, "row", f"{name}.divided")
+    w = step("Round", w, "", f"{name}.rounded")
+    w = step("Clip", w, "least most", f"{name}.clipped")
+    w = step("Cast", w, "", f"{name}.cast", to=onnx.TensorProto.INT8)
+    w = step("Squeeze", w, "last", f"{name}.squeezed")
+    w = step("Transpose", w, "", f"{name}.columns", perm=[1, 0])
+    step("DequantizeLinear", w, "column", f"{name}.widened", axis=1)
+    y = step("MatMul", x, "widened", f"{name}.product")
+    step("Add", bias, "offset", f"{name}.shift")
+    y = step("Add", y, "shift", node.output[0] if first else f"{name}.sum")
     if not first:
-        step("Transpose", [last], node.output[0], perm=LAYOUT)
+        step("Transpose", y, "", node.output[0], perm=LAYOUT)
     return made
+
+
+def _constants(
+    weight: npt.NDArray[np.float32], seen: npt.NDArray[np.float32], *, by_channel: bool
+) -> dict[str, npt.NDArray[Any]]:
+    """Fit a layer's constants to what goes into it.
+
+    A product of bytes knows neither the scales of channels nor zeros of theirs: the weights take on
+    the ones (`fold`), the bias the others (`offset`).
+    """
+    scale, zero = _channel_scales(seen) if by_channel else _common_scale(seen)
+    fold = np.broadcast_to(scale, seen.shape[:1]).astype(np.float32)[None, :, None]
+    row = (np.abs(weight * fold).max((1, 2), keepdims=True) / ROW).astype(np.float32)
+    column = row[:, 0, 0]
+    rounded = np.clip(np.rint(weight * fold / row), -ROW, ROW)[..., 0]
+    offset = -column * (rounded @ np.broadcast_to(zero, seen.shape[:1]))
+    floats = {"scale": scale, "fold": fold, "row": row, "column": column, "offset": offset}
+    floats |= {"one": np.array(1.0), "least": np.array(-ROW), "most": np.array(ROW)}
+    made: dict[str, npt.NDArray[Any]] = {k: v.astype(np.float32) for k, v in floats.items()}
+    whole = {"zero": zero.astype(np.uint8), "none": np.array(0, np.uint8), "last": np.array([2])}
+    return made | whole
 
 
 def _channel_scales(seen: npt.NDArray[np.float32]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
