@@ -4,7 +4,7 @@ import io
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -155,3 +155,13 @@ def party(tmp_path: Path) -> Party:
     key_file = tmp_path / "alice.key"
     KEY.write(key_file)
     return Party("alice", PAYLOAD, 16, 2, key_file, KEY.fingerprint, created)
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """Let torch use one core: its threads wait for each other on a busy machine."""
+    torch = pytest.importorskip("torch")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

@@ -120,6 +120,19 @@ def test_bits_that_do_not_fit_are_refused(columns: int, size: int) -> None:
 # Likeness
 
 
+def test_hours_are_compared_bit_by_bit_as_minutes_are_at_once(
+    one: Floats, other: Floats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = [(one, attacked("noise-10", one)[RATE // 2 :]), (one, other)]
+    at_once = [compare(*pair) for pair in pairs]
+    monkeypatch.setattr(likeness, "ROOMY", 0)
+    for before, pair in zip(at_once, pairs, strict=True):
+        after = compare(*pair)
+        assert (after.decision, after.start_s) == (before.decision, before.start_s)
+        assert math.isclose(after.agreement, before.agreement, abs_tol=1e-5)
+        assert math.isclose(after.p, before.p, rel_tol=1e-2)
+
+
 def test_decisions() -> None:
     long, short, places = 75, 40, 1000
     assert likeness._decide(1e-9, 0.5, long, places) == "same"

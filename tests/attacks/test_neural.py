@@ -22,16 +22,6 @@ def weights():
         pytest.skip(f"{error.message} (../shared/channels/lyra)")
 
 
-@pytest.fixture
-def one_thread():
-    """Let torch use one thread: two on busy cores wait for each other."""
-    torch = pytest.importorskip("torch")
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def log_mel(samples):
     from keybound.attacks.spectral import _analyse, _mel_triangles
 

@@ -1,19 +1,9 @@
-"""Speech and a quiet torch for the tests of peers."""
+"""Speech for the tests of peers."""
 
 import numpy as np
 import pytest
 
 from keybound.benchmark.protocol import read_clips
-
-
-@pytest.fixture(scope="module")
-def one_thread():
-    """Let torch use one core: its threads wait for each other on a busy machine."""
-    torch = pytest.importorskip("torch")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture
