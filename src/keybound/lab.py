@@ -86,6 +86,11 @@ def export(run: str, out: str, valid: str, attacks: tuple[str, ...], int8: bool)
     after each attack of the paper and a few more, or after those named.
     """
     room = _torch_room("keybound.training.export")
+    from keybound.attacks import available
+
+    for name in attacks:
+        if (why := available(name)) is not None:
+            raise KeyBoundError(f"{name} cannot run here: {why}")
     room.export_run(Path(run), Path(out), Path(valid) if int8 else None)
     from keybound.benchmark import card
 

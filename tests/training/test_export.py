@@ -250,3 +250,19 @@ def test_the_command_exports_and_calibrates_under_the_attacks_named(tiny, run, t
     told = run("export", tmp_path / "run", out, "--valid", SPEECH, "--attack", "gain", "--int8")
     assert set(json.loads(told.out)["robustness"]) == {"clean", "gain"}
     assert Watermarker(out).card.threshold > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("nonsense", "nonsense"), ("dac-16", "cannot run here")]
+)
+def test_an_attack_that_cannot_run_is_refused_before_anything_is_written(
+    name, said, tiny, run, tmp_path
+):
+    recipe = tiny(model={"width": 24})
+    checkpoint.save(random_state(recipe), recipe, tmp_path / "run")
+    out = tmp_path / "out"
+    told = run("export", tmp_path / "run", out, "--valid", SPEECH, "--attack", name)
+    assert told.code == 2
+    assert said in told.err
+    assert told.err.count("\n") == 1
+    assert not out.exists()

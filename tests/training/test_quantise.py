@@ -89,3 +89,10 @@ def test_rounding_that_changes_too_much_is_refused(tiny, recordings, tmp_path, m
     weights = checkpoint.weights(checkpoint.fresh(recipe, CPU), averaged=True)
     with pytest.raises(ModelError, match="eight-bit products change"):
         export.export(weights, recipe, tmp_path, {}, recordings)
+
+
+def test_moments_of_sound_are_nothing_to_fit_to(tiny, recordings, tmp_path):
+    recipe = tiny()
+    weights = checkpoint.weights(checkpoint.fresh(recipe, CPU), averaged=True)
+    with pytest.raises(ModelError, match="no recording of a second"):
+        export.export(weights, recipe, tmp_path, {}, [one[:500] for one in recordings])

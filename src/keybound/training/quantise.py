@@ -41,11 +41,14 @@ def quantised_pair(
 
     The embedder meets it as it is, the detector every other recording marked, every third in noise.
     """
+    long = [samples for samples in speech if len(samples) >= RATE]
+    if not long:
+        raise ModelError("no recording of a second or more to fit products of bytes to")
     rng = np.random.default_rng(0)
     embedder = _session(models["embedder.onnx"])
     hosts: list[Feeds] = []
     heard: list[Feeds] = []
-    for i, samples in enumerate(speech[:: max(1, len(speech) // RECORDINGS)]):
+    for i, samples in enumerate(long[:: max(1, len(long) // RECORDINGS)]):
         x = samples[: len(samples) // HOP * HOP][None, : SECONDS * RATE]
         code = rng.integers(0, 2, (1, bits, 1)).astype(np.float32)
         hosts.append({"x": x, "code": np.repeat(code, x.shape[1] // HOP, 2)})
