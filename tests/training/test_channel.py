@@ -9,7 +9,7 @@ import torch
 
 from keybound.attacks import neural as attacks_neural
 from keybound.errors import AttackError, RecipeError
-from keybound.training import channel, codecs, losses, neural, resynthesis, twins
+from keybound.training import channel, codecs, hearing, losses, neural, resynthesis, twins
 from keybound.training.data import Stream, read_folder
 from keybound.training.nets import Remover
 from keybound.training.recipe import KINDS
@@ -93,8 +93,8 @@ def test_speed_takes_long_clips(tools):
 def test_noise_has_its_level(tools, speech):
     for seed in range(5):
         added = hit("hard_noise", speech, tools, seed) - speech
-        assert (losses.snr_db(speech, added) > 4.5).all()
-        assert (losses.snr_db(speech, added) < 15.5).all()
+        assert (hearing.snr_db(speech, added) > 4.5).all()
+        assert (hearing.snr_db(speech, added) < 15.5).all()
 
 
 def test_resampling_loses_highs_only(tools):

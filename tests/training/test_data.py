@@ -8,7 +8,7 @@ import soundfile as sf
 import torch
 
 from keybound.errors import RecipeError
-from keybound.training import losses, twins
+from keybound.training import hearing, twins
 from keybound.training.data import Hosts, Stream, read_folder, sealed, splice, stretched
 from keybound.training.recipe import DataSpec
 from keybound.training.spectra import HOP
@@ -121,6 +121,6 @@ def test_seals_move_tiles_by_a_part_of_a_decibel_and_spare_some(speech):
     assert torch.equal(heard, same)
     spared = (heard - clips).abs().amax(-1) < 1e-6
     assert 0.2 < spared.float().mean() < 0.8
-    level = losses.snr_db(clips, heard - clips)[~spared]
+    level = hearing.snr_db(clips, heard - clips)[~spared]
     assert ((level > 18) & (level < 32)).all()
     assert torch.allclose(sealed(speech, 0.0, torch.Generator()), speech, atol=1e-6)

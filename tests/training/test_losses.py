@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from keybound import evidence
-from keybound.training import losses
+from keybound.training import hearing, losses
 from keybound.training.recipe import LossSpec
 
 
@@ -42,7 +42,7 @@ def rows(marked: float, unmarked: float, forged: float, sure: float):
 
 def test_each_term_falls_with_what_it_asks_for():
     def terms(*args):
-        return losses.objective(LossSpec(), *rows(*args))
+        return losses.objective(LossSpec(), *rows(*args), n=1)
 
     best = terms(5.0, -5.0, -5.0, 10.0)
     assert set(best) == {"message", "presence", "clip", "forgery"}
@@ -62,7 +62,7 @@ def test_each_term_falls_with_what_it_asks_for():
 def test_weights_scale_their_terms():
     args = rows(1.0, 0.5, 0.5, 0.5)
     one, none = (
-        losses.objective(LossSpec(message=m, presence=p, clip_presence=c, forgery=f), *args)
+        losses.objective(LossSpec(message=m, presence=p, clip_presence=c, forgery=f), *args, n=1)
         for m, p, c, f in ((1, 1, 1, 1), (12, 1.5, 0, 2))
     )
     ratios = {name: float(none[name] / one[name]) for name in one}
@@ -76,8 +76,8 @@ def test_a_moment_of_mark_need_not_spell_the_code():
     target[0, 1:] = 0
     whole = torch.ones_like(target)
     spec = LossSpec()
-    partly = losses.objective(spec, presence, wrong, target, weight, code)["message"]
-    fully = losses.objective(spec, presence, wrong, whole, weight, code)["message"]
+    partly = losses.objective(spec, presence, wrong, target, weight, code, 1)["message"]
+    fully = losses.objective(spec, presence, wrong, whole, weight, code, 1)["message"]
     assert partly < 0.3 * fully
 
 
@@ -85,8 +85,8 @@ def test_a_pause_need_not_be_seen_as_marked():
     presence, logits, target, weight, code = rows(-5.0, -5.0, -5.0, 10.0)
     weight[0] = 0  # the whole clip is a pause
     spec = LossSpec()
-    some = losses.objective(spec, presence, logits, target, weight, code)
-    none = losses.objective(spec, presence, logits, target, 0 * weight, code)
+    some = losses.objective(spec, presence, logits, target, weight, code, 1)
+    none = losses.objective(spec, presence, logits, target, 0 * weight, code, 1)
     assert some["clip"] > 1
     assert max(float(none[name]) for name in ("presence", "clip")) < 0.1
 
@@ -99,23 +99,25 @@ def test_a_budget_holds_for_the_mean_and_loosely_for_each():
 
 
 def test_snr_is_in_decibels(speech):
-    assert losses.snr_db(speech, 0.1 * speech) == pytest.approx([20.0] * 4, abs=1e-3)
+    assert hearing.snr_db(speech, 0.1 * speech) == pytest.approx([20.0] * 4, abs=1e-3)
 
 
 def test_the_ear_hears_nothing_of_nothing_and_more_of_more(speech):
-    hearing = losses.Hearing()
+    hear = hearing.Hearing()
     noise = torch.randn(speech.shape, generator=torch.Generator().manual_seed(0))
-    stft, wave, mel, masking, clear, snr, gain = hearing(speech, speech.clone())
+    stft, wave, mel, masking, clear, alike, snr, gain = hear(speech, speech.clone())
     assert max(map(float, (stft, wave, mel, masking))) < 1e-3
     assert (clear > 0.9999).all()
+    assert (alike > 0.99).all()
     assert (snr > 60).all()
     assert (gain < 0.01).all()
-    quiet, loud = (hearing(speech, speech + level * noise) for level in (1e-3, 1e-2))
+    quiet, loud = (hear(speech, speech + level * noise) for level in (1e-3, 1e-2))
     for i in range(4):
         assert quiet[i] < loud[i]
     assert (quiet[4] > loud[4]).all()
     assert (quiet[5] > loud[5]).all()
-    assert (quiet[6] < loud[6]).all()
+    assert (quiet[6] > loud[6]).all()
+    assert (quiet[7] < loud[7]).all()
 
 
 def test_intelligibility_is_near_what_pystoi_measures(speech):
@@ -124,27 +126,46 @@ def test_intelligibility_is_near_what_pystoi_measures(speech):
     noisy = speech + 0.3 * speech.std(-1, keepdim=True) * torch.randn(
         speech.shape, generator=generator
     )
-    found = losses.Hearing()(speech, noisy)[4]
+    found = hearing.Hearing()(speech, noisy)[4]
     for clip, other, value in zip(speech.numpy(), noisy.numpy(), found.tolist(), strict=True):
         assert value == pytest.approx(pystoi.stoi(clip, other, 16000), abs=0.05)
 
 
 def test_gains_are_measured_in_decibels_and_levels_do_not_matter(speech):
-    hearing = losses.Hearing()
+    hear = hearing.Hearing()
     decibel = 10 ** (2 / 20)
-    assert hearing(speech, decibel * speech)[6] == pytest.approx([2.0] * 4, abs=0.01)
-    one, other = hearing(speech, 1.1 * speech), hearing(0.1 * speech, 0.11 * speech)
+    assert hear(speech, decibel * speech)[7] == pytest.approx([2.0] * 4, abs=0.01)
+    one, other = hear(speech, 1.1 * speech), hear(0.1 * speech, 0.11 * speech)
     for a, b in zip(one, other, strict=True):
         assert torch.allclose(a, b, rtol=1e-2, atol=1e-4)
 
 
 def test_masking_spares_a_carrier_under_its_host(speech):
-    hearing = losses.Hearing()
-    beneath = hearing(speech, 1.01 * speech)[3]  # 40 dB under the host, in its own bands
+    hear = hearing.Hearing()
+    beneath = hear(speech, 1.01 * speech)[3]  # 40 dB under the host, in its own bands
     generator = torch.Generator().manual_seed(0)
     hiss = torch.randn(speech.shape, generator=generator)
     hiss = hiss * 0.01 * speech.norm() / hiss.norm()  # as strong, but where the host is not
-    assert beneath < 0.01 * hearing(speech, speech + hiss)[3]
+    assert beneath < 0.01 * hear(speech, speech + hiss)[3]
+
+
+def test_what_hosts_add_is_told_from_what_codes_do():
+    torch.manual_seed(0)
+    n, code = 4, torch.randint(0, 2, (8, 16)).float()
+    code = losses.twice(code, 1 - code, n)
+    assert torch.equal(code[0], 1 - code[2])
+    assert torch.equal(code[5], 1 - code[7])
+    share = torch.ones(8, 1)
+    swing = 6.0 * (2 * code - 1)
+    assert losses.hosts_part(swing, code, share, n).item() == pytest.approx(0, abs=1e-6)
+    own = torch.randn(8, 16)
+    host = losses.twice(own, own, n)
+    found = losses.hosts_part(swing + 3 * host, code, share, n)
+    assert found.item() == pytest.approx(9 * host.square().mean().item() / 36, rel=0.01)
+    share[2] = 0  # a clip that says nothing takes its twin with it
+    part = losses.hosts_part(swing + 3 * host, code, share, n)
+    rest = torch.cat([host[1:2], host[4:6]]).square().mean().item()
+    assert part.item() == pytest.approx(9 * rest / 36, rel=0.01)
 
 
 def test_what_hosts_tell_is_foreseen_or_not():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from keybound.errors import RecipeError
-from keybound.training import losses, nets
+from keybound.training import hearing, nets
 from keybound.training.recipe import ModelSpec
 from keybound.training.spectra import HOP, RATE, LogMel, Spectrum, mel_bank, to_blocks
 
@@ -166,11 +166,11 @@ def test_features_do_not_depend_on_level():
 @pytest.mark.parametrize("level", [0.0, 1e-6, 1.0])
 def test_silence_and_full_scale_are_finite_with_finite_gradients(generator, level):
     embedder, detector = nets.build(SMALL[generator])
-    remover, hearing = nets.Remover(width=16, blocks=1), losses.Hearing()
+    remover, hear = nets.Remover(width=16, blocks=1), hearing.Hearing()
     x = (level * torch.randn(2, 25 * HOP).clamp(-1, 1)).requires_grad_()
     marked = x + embedder(x, random_code(2))
     presence, logits = detector(remover(marked))
-    terms = hearing(x, marked)
+    terms = hear(x, marked)
     total = presence.sum() + logits.square().sum() + sum(term.sum() for term in terms)
     total.backward()
     assert all(term.isfinite().all() for term in (presence, logits, *terms))

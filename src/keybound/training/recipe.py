@@ -75,7 +75,10 @@ class LossSpec:
     masking: float = 1.0
     clarity: float = 0.0  # on what STOI lacks of its goal, within the perceptual term
     clarity_goal: float = 0.993
+    similarity: float = 0.0  # on what ViSQOL's measure lacks of its goal, within it too
+    similarity_goal: float = 0.95
     lean: float = 0.0  # on what the embedder did not foresee of hosts
+    host: float = 0.0  # on what hosts add to the logits whatever the code; marks each host twice
     budget: float = 1.0
     gain_budget: float = 5.0
     snr_db: Ramp = (6.0, 15.0, 0.0, 4000.0)
@@ -219,6 +222,9 @@ def from_tree(tree: dict[str, Any]) -> Recipe:
         "steps must be at least 1": recipe.steps >= 1,
         "a batch must hold two clips or more, to transplant marks": (
             recipe.batch >= 1 and recipe.batch * group_count(recipe) >= 2
+        ),
+        "hosts are marked twice in batches that are even": (
+            not recipe.loss.host or recipe.batch % 2 == 0
         ),
         "segments must have 4 frames or more": recipe.data.segment_frames >= 4,
         "speeds must be positive": min(recipe.data.speeds, default=0) > 0,

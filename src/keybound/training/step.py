@@ -20,6 +20,7 @@ from keybound.training import channel, codecs, losses, neural, twins
 from keybound.training.checkpoint import State
 from keybound.training.data import Hosts, Stream, read_folder, sealed, splice
 from keybound.training.graphs import Half, graphed
+from keybound.training.hearing import Hearing
 from keybound.training.recipe import Recipe, at, group_count, plan, rate
 from keybound.training.spectra import HOP
 
@@ -67,12 +68,12 @@ def prepare(recipe: Recipe, state: State, sources: Sources, device: torch.device
     embed = graphed(Half(state.embedder, method), blank(n * groups, False), code)
     detect = graphed(Half(state.detector), blank(n * (2 * groups + 3)))
     half = (n * groups + 1) // 2
-    hearing = graphed(losses.Hearing().to(device), blank(half, False), blank(half))
+    hear = graphed(Hearing().to(device), blank(half, False), blank(half))
     tools = twins.Tools(
         torch.Generator(device), torch.Generator(), noise, pairs, remover=state.remover
     )
     pool = codecs.workers(device)
-    return Loop(recipe, state, hosts, tools, hearing, embed, detect, pool, defaultdict(list))
+    return Loop(recipe, state, hosts, tools, hear, embed, detect, pool, defaultdict(list))
 
 
 def seeded(loop: Loop, step: int, purpose: int) -> None:
@@ -83,8 +84,12 @@ def seeded(loop: Loop, step: int, purpose: int) -> None:
 def draw(loop: Loop, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """Draw hosts, random codes, and which frames of the hosts can take a mark."""
     x, voiced = loop.hosts.draw(count, loop.tools.generator)
-    bits = loop.recipe.model.bits
-    return x, (loop.tools.uniform((count, bits)) < 0.5).float(), voiced.float()
+    code = (loop.tools.uniform((count, loop.recipe.model.bits)) < 0.5).float()
+    if loop.recipe.loss.host:  # the second half of each group: the same hosts, the opposite codes
+        n = loop.recipe.batch
+        x, voiced = (losses.twice(v, v, n) for v in (x, voiced))
+        code = losses.twice(code, 1 - code, n)
+    return x, code, voiced.float()
 
 
 def request_codec(loop: Loop, step: int) -> codecs.Request:
@@ -139,14 +144,15 @@ def train_step(
     presence, logits = loop.detect(torch.cat([*heard, spare]))
 
     spec = recipe.loss
-    terms = losses.objective(spec, presence, logits, target, weight, code)
+    terms = losses.objective(spec, presence, logits, target, weight, code, n)
     if lean is not None:
         terms["lean"] = spec.lean * losses.unforeseen(lean, logits[len(x) : 2 * len(x)])
     terms["forgery"] = terms["forgery"] * at(spec.forgery_ramp, position)
     # Half the clips say what the mark costs the ear: it varies less than what attacks do.
-    stft, wave, mel, masking, clear, snr, gain = loop.hearing(x[::2], marked[::2])
+    stft, wave, mel, masking, clear, alike, snr, gain = loop.hearing(x[::2], marked[::2])
     heard_mark = stft + wave + 2 * mel + spec.masking * masking
     heard_mark = heard_mark + spec.clarity * losses.over(1 - clear, 1 - spec.clarity_goal)
+    heard_mark = heard_mark + spec.similarity * losses.over(1 - alike, 1 - spec.similarity_goal)
     terms["hearing"] = spec.perceptual * at(spec.perceptual_ramp, position) * heard_mark
     terms["budget"] = spec.budget * F.relu(at(spec.snr_db, position) - snr.mean())
     if recipe.model.generator == "spectral":
@@ -162,7 +168,8 @@ def train_step(
         hits = ((pooled > 0) == (code > 0.5)) & whole
         for name, hit, of in zip(groups, hits.split(n), whole.split(n), strict=True):
             loop.accuracy[name].append(torch.stack([hit.sum(), of.sum() * code.shape[1]]))
-    extra = {"snr_db": snr.mean(), "gain_db": gain.mean(), "clarity": clear.mean(), "norm": norm}
+    extra = {"snr_db": snr.mean(), "gain_db": gain.mean(), "norm": norm}
+    extra |= {"clarity": clear.mean(), "similarity": alike.mean()}
     return {k: v.detach() for k, v in (terms | extra).items()}
 
 
