@@ -1,5 +1,7 @@
 """The paper's own networks on the waveform, SEANet's, to show what the spectral mark changes."""
 
+from typing import cast
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -10,6 +12,7 @@ from keybound.training.spectra import HOP, MELS, LogMel, Spectrum, project_code,
 PRESENCE_LIMIT = 5.0  # a bounded presence logit keeps the softmax pool from resting on one frame
 
 STRIDES = (8, 5, 4, 2)  # 320 samples a latent frame
+FIRST_CARRIER = 0.04  # of what the layers would give: near the SNR that the curriculum begins with
 
 
 class Residual(nn.Module):
@@ -24,6 +27,22 @@ class Residual(nn.Module):
         return x + self.second(F.elu(self.first(F.elu(x))))
 
 
+def begun(network: nn.Sequential) -> nn.Sequential:
+    """Give every layer weights that keep the level of what goes through it.
+
+    Those of torch shrink it by half and more in each layer, and after twelve of them nothing of a
+    code is left to begin learning from.
+    """
+    for layer in network.modules():
+        if isinstance(layer, nn.Conv1d | nn.ConvTranspose1d):
+            fan = layer.kernel_size[0] * layer.in_channels
+            if isinstance(layer, nn.ConvTranspose1d):
+                fan //= layer.stride[0]
+            nn.init.normal_(layer.weight, std=(1.5 / fan) ** 0.5)
+            nn.init.zeros_(cast(Tensor, layer.bias))
+    return network
+
+
 def seanet_encoder(channels: int, latent: int) -> nn.Sequential:
     """Build SEANet's downsampling path: (batch, 1, samples) to (batch, latent, frames)."""
     layers: list[nn.Module] = [nn.Conv1d(1, channels, 7, padding=3)]
@@ -33,7 +52,7 @@ def seanet_encoder(channels: int, latent: int) -> nn.Sequential:
         layers += [nn.Conv1d(channels, 2 * channels, 2 * stride, stride, padding=pad)]
         channels *= 2
     layers += [nn.ELU(), nn.Conv1d(channels, latent, 7, padding=3)]
-    return nn.Sequential(*layers)
+    return begun(nn.Sequential(*layers))
 
 
 def seanet_decoder(channels: int, latent: int) -> nn.Sequential:
@@ -47,8 +66,11 @@ def seanet_decoder(channels: int, latent: int) -> nn.Sequential:
         )
         channels //= 2
         layers += [nn.ELU(), up, Residual(channels, 1)]
-    layers += [nn.ELU(), nn.Conv1d(channels, 1, 7, padding=3)]
-    return nn.Sequential(*layers)
+    last = nn.Conv1d(channels, 1, 7, padding=3)
+    network = begun(nn.Sequential(*layers, nn.ELU(), last))
+    with torch.no_grad():
+        last.weight *= FIRST_CARRIER
+    return network
 
 
 class AdditiveEmbedder(nn.Module):
