@@ -199,6 +199,7 @@ def test_a_row_comes_back_from_its_line():
     }
     heard = {"si_snr_raw_db": 7.5, "si_snr_db": 7.5, "lag": 0}
     late = {"si_snr_raw_db": -3.0, "si_snr_db": 7.5, "lag": 12}
+    read = {"errors": 1, "bits": 16, "parameters": {}}
     quality = usual | {"attack": "quality", "si_snr_db": 20.0}
     other = {"suite": "speed", "method": "m", "seconds": 10.0}
     for row in (
@@ -206,6 +207,9 @@ def test_a_row_comes_back_from_its_line():
         usual | {"seed": 4, "seconds": 3.0},
         usual | heard,
         usual | late,
+        usual | read,
+        usual | read | {"bits": 32, "parameters": {"snr_db": 10.0}},
+        usual | read | {"suite": "remover"},
         quality,
         other,
     ):

@@ -23,7 +23,8 @@ from keybound.benchmark.methods import Method, Reading
 from keybound.benchmark.protocol import Clip, Row, Secret, read_clips, rng_of, secret_of
 
 DIGITS = 5
-USUAL = {"seed": 0, "seconds": 1.0}  # of a clip
+USUAL: Row = {"seed": 0, "seconds": 1.0}  # of a clip
+READ: Row = {"bits": 16, "parameters": {}}  # of a clip that was read, where it is our code
 IDENTITY = (
     "method", "version", "suite", "attack", "clip", "seconds", "seed", "copies", "network",
     "budget", "source", "domain", "verb", "speech",
@@ -137,18 +138,24 @@ def rounded(value: Any) -> Any:
 def line_of(row: Row) -> str:
     """Write a row as a line, without what `read_rows` knows: what most clips have, and no lag."""
     row = rounded(row)
-    if "clip" in row:
-        row = {k: v for k, v in row.items() if k not in USUAL or v != USUAL[k]}
+    usual = usual_of(row)
+    row = {k: v for k, v in row.items() if k not in usual or v != usual[k]}
     if row.get("lag") == 0:
         row = {k: v for k, v in row.items() if k not in ("lag", "si_snr_raw_db")}
     return json.dumps(row, separators=(",", ":")) + "\n"
 
 
+def usual_of(row: Row) -> Row:
+    """Give what most rows of its kind hold."""
+    if "clip" not in row:
+        return {}
+    return USUAL | READ if "errors" in row and "suite" not in row else USUAL
+
+
 def row_in(line: str) -> Row:
     """Read a row from its line."""
     row: Row = json.loads(line)
-    if "clip" in row:
-        row = USUAL | row
+    row = usual_of(row) | row
     if "si_snr_db" in row and row["attack"] != "quality":
         row = {"si_snr_raw_db": row["si_snr_db"], "lag": 0} | row
     return row
