@@ -58,7 +58,7 @@ def test_a_carrier_made_in_chunks_is_the_carrier(
         patch.setattr(blocks_room, "CHUNK_BLOCKS", blocks)
         pieces = nets.carrier(host, CODE)
     assert pieces.shape == whole.shape == host.shape
-    np.testing.assert_allclose(pieces, whole, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(pieces, whole, rtol=0, atol=1e-7)
 
 
 @few
@@ -74,8 +74,8 @@ def test_frames_read_in_chunks_are_the_frames(
     frames = -(-length // nets.card.hop)
     assert presence.shape == presence_too.shape == (frames,)
     assert logits.shape == logits_too.shape == (frames, nets.card.bits)
-    np.testing.assert_allclose(presence_too, presence, rtol=0, atol=1e-3)
-    np.testing.assert_allclose(logits_too, logits, rtol=0, atol=1e-3)
+    np.testing.assert_allclose(presence_too, presence, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(logits_too, logits, rtol=0, atol=1e-5)
 
 
 def test_chunks_without_context_would_show(
@@ -135,7 +135,8 @@ def test_the_detector_looks_half_a_second_to_either_side_at_most(
 
 def test_a_quieter_host_has_a_carrier_quieter_alike(nets: Engine, speech: Floats) -> None:
     carrier = nets.carrier(speech, CODE)
-    for scale, error_db in ((3.0, -60), (0.1, -40), (0.03, -30)):
+    # The last bit of a float may move a byte, which moves some 1 % of the carrier.
+    for scale, error_db in ((3.0, -38), (0.1, -38), (0.03, -30)):
         scaled = nets.carrier(np.float32(scale) * speech, CODE) / scale
         ratio = np.mean((scaled - carrier) ** 2) / np.mean(carrier**2)
         assert 10 * np.log10(ratio) < error_db, f"at {scale} of the level"

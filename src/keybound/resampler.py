@@ -86,7 +86,7 @@ class Resampler:
             row, last = -(-(start - group) // period), -(-(stop - group) // period)  # periods due
             places = slice(*self._edges[group : group + 2])
             while row < last:
-                count = min(_ROWS, (last - row) // _BATCH * _BATCH or last - row)
+                count = min(_ROWS, last - row)
                 product = self._product(group, row, count)
                 made[row - origin : row - origin + count, places] = product
                 row += count
@@ -109,9 +109,12 @@ class Resampler:
         begin = period * self._inputs + int(self._firsts[group]) - self._base
         windows = np.lib.stride_tricks.sliding_window_view(self._held, len(taps), axis=1)
         chosen = windows[:, begin :: self._inputs][:, :count]
-        batches = max(1, count // _BATCH)
-        product: Floats = chosen.reshape(len(chosen), batches, -1, len(taps)) @ taps
-        return product.reshape(len(chosen), count, -1).transpose(1, 2, 0)
+        # Products of one shape alone: another would sum in another order.
+        batches = -(-count // _BATCH)
+        filled = np.zeros((len(chosen), batches * _BATCH, len(taps)), np.float32)
+        filled[:, :count] = chosen
+        product: Floats = filled.reshape(len(chosen), batches, _BATCH, len(taps)) @ taps
+        return product.reshape(len(chosen), batches * _BATCH, -1)[:, :count].transpose(1, 2, 0)
 
     def _filter(self, group: int) -> Floats:
         outputs = np.arange(*self._edges[group : group + 2])

@@ -1,8 +1,8 @@
 """From trained weights to the two ONNX networks, and back.
 
-Weights are rounded to half precision and stored so; the graphs widen them when they are loaded.
-An export that does not agree with torch is refused. The shipped graphs keep the names of the
-weights, so the package itself is a checkpoint to go on from.
+Weights are rounded to half precision, or to bytes with scales, and stored so; the graphs widen them
+when they are loaded. An export that does not agree with torch is refused. The graphs keep the names
+of the weights, so the package itself is a checkpoint to go on from.
 """
 
 import contextlib
@@ -30,13 +30,14 @@ from keybound.engine import CARD_VERSION, read_card
 from keybound.errors import ModelError
 from keybound.training import nets
 from keybound.training.data import read_folder
-from keybound.training.quantise import quantised_pair
+from keybound.training.quantise import quantised_pair, weight_of
 from keybound.training.recipe import Recipe, from_tree, to_tree
 from keybound.training.spectra import HOP, RATE
 
 TOLERANCE = 2e-4  # of the largest value: what summing in another order may change
 RHO = 2  # the paper's tolerance for 16 bits
 FILES = ("embedder.onnx", "detector.onnx")
+ROUNDED = 0.1  # of a weight's norm: what seven bits may change
 LARGE = 1000  # smaller tensors stay in single precision
 
 
@@ -65,14 +66,10 @@ def export(
     }
     _compare(embedder, (x, code), models["embedder.onnx"], "embedder.onnx")
     _compare(detector, (x,), models["detector.onnx"], "detector.onnx")
+    _read_back(weights, models, 2**-11)  # a half is off by so much of a value at most
     if speech:
         models = quantised_pair(models, speech, recipe.model.bits)
-    back = _tensors(models)
-    for name, value in weights.items():
-        # A half is off by 2^-11 of a value at most, by 2^-25 where it is no longer normal.
-        stored = back.get(name)
-        if stored is None or not torch.allclose(stored, value.float(), rtol=2**-11, atol=2**-25):
-            raise ModelError(f"weight {name} cannot be read back from the exported network")
+        _read_back(weights, models, ROUNDED)
     # Without the anchor the padding reaches as far, though no gradient to the host shows it.
     bound = replace(recipe.model, anchor=True)
     anchored = embedder if recipe.model.anchor else nets.build(bound)[0]
@@ -121,10 +118,25 @@ def _tensors(models: dict[str, bytes]) -> dict[str, Tensor]:
     """Read all tensors of exported networks: the weights under their names, and constants."""
     tensors: dict[str, Tensor] = {}
     for file, model in models.items():
-        for item in onnx.load_from_string(model).graph.initializer:
-            name = f"{file.removesuffix('.onnx')}.{item.name.removesuffix('.half')}"
-            tensors[name] = torch.from_numpy(numpy_helper.to_array(item).astype(np.float32))
+        items = onnx.load_from_string(model).graph.initializer
+        stored = {i.name: numpy_helper.to_array(i).astype(np.float32) for i in items}
+        for name in [name for name in stored if name.endswith(".whole")]:
+            layer = name.removesuffix(".whole")
+            parts = (stored[f"{layer}.{part}"] for part in ("whole", "column", "scale"))
+            stored[layer] = weight_of(*parts)
+        for name, value in stored.items():
+            name = f"{file.removesuffix('.onnx')}.{name.removesuffix('.half')}"
+            tensors[name] = torch.from_numpy(value)
     return tensors
+
+
+def _read_back(weights: dict[str, Tensor], models: dict[str, bytes], tolerance: float) -> None:
+    """Refuse networks that do not hold the weights, to a part of their norm."""
+    back = _tensors(models)
+    for name, value in weights.items():
+        stored, exact = back.get(name), value.float()
+        if stored is None or not (stored - exact).norm() <= tolerance * exact.norm() + 2**-25:
+            raise ModelError(f"weight {name} cannot be read back from the exported network")
 
 
 def reach(network: Any) -> list[int]:

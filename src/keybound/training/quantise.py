@@ -2,8 +2,12 @@
 
 The two pointwise layers of every block multiply bytes by bytes. Scales are constants, fitted to
 speech once: none depends on the recording, so chunks still equal the whole. Weights have seven
-bits, since kernels of processors without VNNI add two products in sixteen. They stay in the file
-as halves and are rounded when it is loaded, so that an exported model can still be trained on.
+bits, since kernels of processors without VNNI add two products in sixteen; from them and their
+scales an exported model can still be trained on (`weight_of`).
+
+A byte more or less makes much of the last bit of a float, so what lies before them must not depend
+on how much is computed at once. Frames are rows there, for libraries sum columns in another order
+when there are few of them; logarithms are doubles, for those at the end of an array are others.
 
 The graphs hold standard operators (QuantizeLinear, DequantizeLinear, MatMul), which ONNX Runtime
 fuses into integer products where it has them and computes as they stand where not.
@@ -69,12 +73,26 @@ def quantised(model: bytes, feeds: Sequence[Feeds]) -> bytes:
     if not any(map(_layer, made.graph.node)):
         return model
     seen = _seen(model, feeds)
+    constants = {item.name for item in made.graph.initializer}
+    constants |= {node.output[0] for node in made.graph.node if node.op_type == "Cast"}
     nodes: list[Any] = []
     for node in made.graph.node:
-        here = _layer(node)
-        nodes += _products(made.graph, node, seen[node.input[0]]) if here else [node]
-    del made.graph.node[:], made.graph.value_info[:]
-    made.graph.node.extend(nodes)
+        if _layer(node):
+            nodes += _products(made.graph, node, seen[node.input[0]])
+        elif _in_columns(node, constants):
+            nodes += _in_rows(made.graph, node)
+        elif node.op_type == "Log":
+            nodes += _in_doubles(node)
+        else:
+            nodes.append(node)
+    used = {name for node in nodes for name in node.input}
+    rounded = {node.input[1] for node in made.graph.node if _layer(node)}
+    kept = [
+        item for item in made.graph.initializer if item.name.removesuffix(".half") not in rounded
+    ]
+    del made.graph.initializer[:], made.graph.node[:], made.graph.value_info[:]
+    made.graph.initializer.extend(kept)
+    made.graph.node.extend(n for n in nodes if n.op_type != "Cast" or n.output[0] in used)
     onnx.checker.check_model(made)
     whole = bytes(made.SerializeToString())
     _compare(model, whole, feeds)
@@ -83,6 +101,48 @@ def quantised(model: bytes, feeds: Sequence[Feeds]) -> bytes:
 
 def _layer(node: Any) -> bool:
     return node.op_type == "Conv" and bool(LAYER.search(node.input[1]))
+
+
+def _in_columns(node: Any, constants: set[str]) -> bool:
+    """Say whether a node multiplies frames, which are columns, by constants."""
+    if node.op_type == "MatMul":
+        return node.input[0] in constants
+    sizes = {a.name: list(a.ints) or a.i for a in node.attribute}
+    return node.op_type == "Conv" and (sizes["kernel_shape"], sizes.get("group", 1)) == ([1], 1)
+
+
+def _in_rows(graph: Any, node: Any) -> list[Any]:
+    """Give the nodes that do the same with frames as rows."""
+    given = {"MatMul": node.input[1]}.get(node.op_type, node.input[0])
+    matrix = {"MatMul": node.input[0]}.get(node.op_type, node.input[1])
+    end = node.output[0]
+    made: list[Any] = []
+
+    def step(op: str, inputs: list[str], output: str, **attributes: Any) -> str:
+        made.append(helper.make_node(op, inputs, [output], **attributes))
+        return output
+
+    if node.op_type == "Conv":
+        graph.initializer.append(numpy_helper.from_array(np.array([2]), f"{end}.last"))
+        matrix = step("Squeeze", [matrix, f"{end}.last"], f"{end}.matrix")
+    turned = step("Transpose", [matrix], f"{end}.turned", perm=[1, 0])
+    x = step("Transpose", [given], f"{end}.rows", perm=LAYOUT)
+    y = step("MatMul", [x, turned], f"{end}.product")
+    if node.op_type == "Conv" and len(node.input) > 2:
+        y = step("Add", [y, node.input[2]], f"{end}.sum")
+    step("Transpose", [y], end, perm=LAYOUT)
+    return made
+
+
+def _in_doubles(node: Any) -> list[Any]:
+    """Give the nodes that compute a logarithm whose floats are the same wherever they stand."""
+    names = [node.input[0], f"{node.output[0]}.wide", f"{node.output[0]}.long", node.output[0]]
+    to = {"wide": onnx.TensorProto.DOUBLE, "narrow": onnx.TensorProto.FLOAT}
+    return [
+        helper.make_node("Cast", names[:1], names[1:2], to=to["wide"]),
+        helper.make_node("Log", names[1:2], names[2:3]),
+        helper.make_node("Cast", names[2:3], names[3:], to=to["narrow"]),
+    ]
 
 
 def _seen(model: bytes, feeds: Iterable[Feeds]) -> dict[str, npt.NDArray[np.float32]]:
@@ -121,14 +181,11 @@ def _products(graph: Any, node: Any, seen: npt.NDArray[np.float32]) -> list[Any]
     if first:
         x = step("Transpose", x, "", f"{name}.turned", perm=LAYOUT)
     x = step("DequantizeLinear", x, "one none", f"{name}.levels")
-    w = step("Mul", name, "fold", f"{name}.folded")
-    w = step("Div", w, "row", f"{name}.divided")
-    w = step("Round", w, "", f"{name}.rounded")
-    w = step("Clip", w, "least most", f"{name}.clipped")
-    w = step("Cast", w, "", f"{name}.cast", to=onnx.TensorProto.INT8)
-    w = step("Squeeze", w, "last", f"{name}.squeezed")
-    w = step("Transpose", w, "", f"{name}.columns", perm=[1, 0])
-    step("DequantizeLinear", w, "column", f"{name}.widened", axis=1)
+    made.append(
+        helper.make_node(
+            "DequantizeLinear", [f"{name}.whole", f"{name}.column"], [f"{name}.widened"], axis=1
+        )
+    )
     y = step("MatMul", x, "widened", f"{name}.product")
     step("Add", bias, "offset", f"{name}.shift")
     y = step("Add", y, "shift", node.output[0] if first else f"{name}.sum")
@@ -143,19 +200,22 @@ def _constants(
     """Fit a layer's constants to what goes into it.
 
     A product of bytes knows neither the scales of channels nor zeros of theirs: the weights take on
-    the ones (`fold`), the bias the others (`offset`).
+    the ones, the bias the others (`offset`).
     """
     scale, zero = _channel_scales(seen) if by_channel else _common_scale(seen)
-    fold = np.broadcast_to(scale, seen.shape[:1]).astype(np.float32)[None, :, None]
-    row = (np.abs(weight * fold).max((1, 2), keepdims=True) / ROW).astype(np.float32)
-    column = row[:, 0, 0]
-    rounded = np.clip(np.rint(weight * fold / row), -ROW, ROW)[..., 0]
-    offset = -column * (rounded @ np.broadcast_to(zero, seen.shape[:1]))
-    floats = {"scale": scale, "fold": fold, "row": row, "column": column, "offset": offset}
-    floats |= {"one": np.array(1.0), "least": np.array(-ROW), "most": np.array(ROW)}
+    folded = (weight[..., 0] * scale).astype(np.float32)  # (out, in)
+    column = (np.abs(folded).max(1) / ROW).astype(np.float32)
+    whole = np.clip(np.rint(folded / column[:, None]), -ROW, ROW)
+    offset = -column * (whole @ np.broadcast_to(zero, seen.shape[:1]))
+    floats = {"scale": scale, "column": column, "offset": offset, "one": np.array(1.0)}
     made: dict[str, npt.NDArray[Any]] = {k: v.astype(np.float32) for k, v in floats.items()}
-    whole = {"zero": zero.astype(np.uint8), "none": np.array(0, np.uint8), "last": np.array([2])}
-    return made | whole
+    small = {"zero": zero.astype(np.uint8), "none": np.array(0, np.uint8)}
+    return made | small | {"whole": whole.T.astype(np.int8)}
+
+
+def weight_of(whole: Any, column: Any, scale: Any) -> npt.NDArray[np.float32]:
+    """Give a layer's weight from its bytes: (out, in, 1)."""
+    return np.asarray(whole.T * column[:, None] / scale, np.float32)[..., None]
 
 
 def _channel_scales(seen: npt.NDArray[np.float32]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
