@@ -25,8 +25,7 @@ class Resampler:
     """Push (frames, channels) at one rate and get them at another, delay compensated.
 
     Output n stands for the moment n / to_hz of the input. All that comes out together has
-    round(frames * to_hz / from_hz) frames, and does not depend on how the input was cut but for
-    the last bits of the floats.
+    round(frames * to_hz / from_hz) frames, and does not depend on how the input was cut.
     """
 
     def __init__(self, from_hz: int, to_hz: int, channels: int) -> None:
@@ -43,7 +42,7 @@ class Resampler:
         last = (self._edges[1:] - 1) * self._inputs // self._outputs
         self._firsts = at[:-1] - self._reach
         self._ends = last + self._reach + 2
-        self._filters: dict[int, Floats] = {}
+        self._filters: dict[int, npt.NDArray[np.float64]] = {}
         self._held: Floats = np.zeros((channels, self._reach), np.float32)
         self._base = -self._reach  # the input with which `_held` begins
         self._taken = self._made = self._groups = 0  # inputs, outputs and groups so far
@@ -109,14 +108,15 @@ class Resampler:
         begin = period * self._inputs + int(self._firsts[group]) - self._base
         windows = np.lib.stride_tricks.sliding_window_view(self._held, len(taps), axis=1)
         chosen = windows[:, begin :: self._inputs][:, :count]
-        # Products of one shape alone: another would sum in another order.
+        # Libraries sum products of other shapes in another order. Doubles hide that from floats.
         batches = -(-count // _BATCH)
-        filled = np.zeros((len(chosen), batches * _BATCH, len(taps)), np.float32)
+        filled = np.zeros((len(chosen), batches * _BATCH, len(taps)))
         filled[:, :count] = chosen
-        product: Floats = filled.reshape(len(chosen), batches, _BATCH, len(taps)) @ taps
-        return product.reshape(len(chosen), batches * _BATCH, -1)[:, :count].transpose(1, 2, 0)
+        product = filled.reshape(len(chosen), batches, _BATCH, len(taps)) @ taps
+        due = product.reshape(len(chosen), batches * _BATCH, -1)[:, :count]
+        return due.transpose(1, 2, 0).astype(np.float32)
 
-    def _filter(self, group: int) -> Floats:
+    def _filter(self, group: int) -> npt.NDArray[np.float64]:
         outputs = np.arange(*self._edges[group : group + 2])
         inputs = np.arange(self._firsts[group], self._ends[group])
         lag = inputs[:, None] - outputs * (self._inputs / self._outputs)  # in inputs
@@ -125,5 +125,5 @@ class Resampler:
         beta = 0.1102 * (STOP_DB - 8.7)
         window = np.where(inside > 0, np.i0(beta * np.sqrt(inside)) / np.i0(beta), 0)
         share = 2 * cutoff_hz / self.from_hz
-        taps: Floats = (share * np.sinc(share * lag) * window).astype(np.float32)
+        taps: npt.NDArray[np.float64] = share * np.sinc(share * lag) * window
         return taps
