@@ -113,8 +113,7 @@ def _in_columns(node: Any, constants: set[str]) -> bool:
 
 def _in_rows(graph: Any, node: Any) -> list[Any]:
     """Give the nodes that do the same with frames as rows."""
-    given = {"MatMul": node.input[1]}.get(node.op_type, node.input[0])
-    matrix = {"MatMul": node.input[0]}.get(node.op_type, node.input[1])
+    matrix, given = node.input[:2] if node.op_type == "MatMul" else node.input[1::-1]
     end = node.output[0]
     made: list[Any] = []
 
@@ -136,12 +135,11 @@ def _in_rows(graph: Any, node: Any) -> list[Any]:
 
 def _in_doubles(node: Any) -> list[Any]:
     """Give the nodes that compute a logarithm whose floats are the same wherever they stand."""
-    names = [node.input[0], f"{node.output[0]}.wide", f"{node.output[0]}.long", node.output[0]]
-    to = {"wide": onnx.TensorProto.DOUBLE, "narrow": onnx.TensorProto.FLOAT}
+    given, end = node.input[0], node.output[0]
     return [
-        helper.make_node("Cast", names[:1], names[1:2], to=to["wide"]),
-        helper.make_node("Log", names[1:2], names[2:3]),
-        helper.make_node("Cast", names[2:3], names[3:], to=to["narrow"]),
+        helper.make_node("Cast", [given], [f"{end}.wide"], to=onnx.TensorProto.DOUBLE),
+        helper.make_node("Log", [f"{end}.wide"], [f"{end}.long"]),
+        helper.make_node("Cast", [f"{end}.long"], [end], to=onnx.TensorProto.FLOAT),
     ]
 
 
