@@ -105,10 +105,11 @@ def test_snr_is_in_decibels(speech):
 def test_the_ear_hears_nothing_of_nothing_and_more_of_more(speech):
     hear = hearing.Hearing()
     noise = torch.randn(speech.shape, generator=torch.Generator().manual_seed(0))
-    stft, wave, mel, masking, clear, alike, snr, gain = hear(speech, speech.clone())
+    stft, wave, mel, masking, clear, alike, fine, snr, gain = hear(speech, speech.clone())
     assert max(map(float, (stft, wave, mel, masking))) < 1e-3
     assert (clear > 0.9999).all()
     assert (alike > 0.99).all()
+    assert fine == pytest.approx([hearing.BEST] * 4, abs=0.005)
     assert (snr > 60).all()
     assert (gain < 0.01).all()
     quiet, loud = (hear(speech, speech + level * noise) for level in (1e-3, 1e-2))
@@ -117,7 +118,8 @@ def test_the_ear_hears_nothing_of_nothing_and_more_of_more(speech):
     assert (quiet[4] > loud[4]).all()
     assert (quiet[5] > loud[5]).all()
     assert (quiet[6] > loud[6]).all()
-    assert (quiet[7] < loud[7]).all()
+    assert (quiet[7] > loud[7]).all()
+    assert (quiet[8] < loud[8]).all()
 
 
 def test_intelligibility_is_near_what_pystoi_measures(speech):
@@ -131,10 +133,21 @@ def test_intelligibility_is_near_what_pystoi_measures(speech):
         assert value == pytest.approx(pystoi.stoi(clip, other, 16000), abs=0.05)
 
 
+def test_quality_is_near_what_pesq_measures(speech):
+    pesq = pytest.importorskip("pesq").pesq
+    generator = torch.Generator().manual_seed(0)
+    for share in (0.01, 0.05, 0.2):
+        hiss = torch.randn(speech.shape, generator=generator)
+        noisy = speech + share * speech.std(-1, keepdim=True) * hiss
+        found = hearing.Hearing()(speech, noisy)[6]
+        clips = zip(speech.numpy(), noisy.numpy(), strict=True)
+        assert found.tolist() == pytest.approx([pesq(16000, *c, "wb") for c in clips], abs=0.4)
+
+
 def test_gains_are_measured_in_decibels_and_levels_do_not_matter(speech):
     hear = hearing.Hearing()
     decibel = 10 ** (2 / 20)
-    assert hear(speech, decibel * speech)[7] == pytest.approx([2.0] * 4, abs=0.01)
+    assert hear(speech, decibel * speech)[8] == pytest.approx([2.0] * 4, abs=0.01)
     one, other = hear(speech, 1.1 * speech), hear(0.1 * speech, 0.11 * speech)
     for a, b in zip(one, other, strict=True):
         assert torch.allclose(a, b, rtol=1e-2, atol=1e-4)

@@ -113,6 +113,22 @@ def span(value: torch.Tensor, x: torch.Tensor) -> tuple[int, int]:
     return int(touched[0]), int(touched[-1])
 
 
+def test_emphasis_is_a_line_through_its_points():
+    hz = torch.tensor([0.0, 100.0, 150.0, 200.0, 4000.0])
+    assert nets.emphasis(((0.0, 1.0),), hz).tolist() == [1.0] * 5
+    found = nets.emphasis(((100.0, 0.2), (200.0, 0.6), (400.0, 1.4)), hz)
+    assert found.tolist() == pytest.approx([0.2, 0.2, 0.4, 0.6, 1.4])
+
+
+def test_gains_are_scaled_by_the_emphasis(speech):
+    code, carriers = torch.ones(4, 16), []
+    for points in (((0.0, 0.5),), ((0.0, 0.0),)):
+        torch.manual_seed(0)
+        embedder, _ = nets.build(ModelSpec(width=16, emphasis=points))
+        carriers.append(embedder(speech, code).abs().max().item())
+    assert carriers[0] > 0 == carriers[1]
+
+
 def test_the_spectral_embedder_looks_at_most_200_ms_ahead():
     embedder, _ = nets.build(NARROW)
     x = (0.1 * torch.randn(1, 150 * HOP)).requires_grad_()

@@ -4,6 +4,7 @@ Each a pure function of the evidence, in the style of `figures`.
 """
 
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import Any
 
 from matplotlib.lines import Line2D
@@ -15,6 +16,7 @@ from keybound.benchmark.labels import label, paper_name, titled
 from keybound.benchmark.summaries import Evidence, accuracy, natural, numbers, reached
 
 CHANCE = {"DA": 0.0, "BA": 0.5}  # the worst that a figure can be
+HEADER = 14  # letters that fit over a column
 MOST_CHAINS = 24  # shown; the tables have them all
 Figures = dict[str, tuple[float | None, float | None]]  # attack -> (DA, BA)
 
@@ -57,10 +59,11 @@ def heat_map(e: Evidence) -> Picture | None:
                 _square(axes, x, line, value, CHANCE["DA" if side == 0 else "BA"])
         x = place * (2 + gap) + 1
         weight = "bold" if place == 0 else "normal"
+        told = "\n".join(wrap(told, HEADER)) if len(told) > 2 * HEADER else told
         axes.text(x, -1.4, told, ha="center", size=8, weight=weight, color=INK)
         for side, head in enumerate(("DA", "BA")):
             axes.text(x - 0.5 + side, -0.5, head, ha="center", size=8, color=SOFT)
-    axes.set(xlim=(0, width * (2 + gap)), ylim=(len(attacks), -3.0), xticks=())
+    axes.set(xlim=(0, width * (2 + gap)), ylim=(len(attacks), -3.6), xticks=())
     axes.set_yticks([n + 0.5 for n in range(len(attacks))], [label(a) for a in attacks], size=8)
     axes.tick_params(length=0)
     for line in (len(suite), len(suite) + len(singles)):

@@ -1,4 +1,4 @@
-"""What a mark costs the ear, for training to spare it: spectra, masking, STOI, ViSQOL, levels."""
+"""What a mark costs the ear, for training to spare it: spectra, masking, what meters say."""
 
 import math
 
@@ -7,6 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from keybound.training.spectra import RATE, mel_bank
+
+BEST = 4.64  # PESQ of a copy
 
 
 def snr_db(host: Tensor, carrier: Tensor) -> Tensor:
@@ -18,9 +20,9 @@ class Hearing(nn.Module):
     """What the mark costs the ear: one pass over a few spectra of host and marked audio.
 
     Gives, as scalars: the multi-resolution STFT distance, the waveform L1, the mel distance, the
-    carrier above the masking threshold; then per clip the intelligibility and the similarity left,
-    the SNR in dB and the rms gain in dB over audible bins. Levels are relative to the clip: quiet
-    hosts count as much as loud ones.
+    carrier above the masking threshold; then per clip the intelligibility, the similarity and the
+    quality left, the SNR in dB and the rms gain in dB over audible bins. Levels are relative to
+    the clip: quiet hosts count as much as loud ones.
     """
 
     RESOLUTIONS = (256, 512, 1024, 2048)
@@ -37,6 +39,7 @@ class Hearing(nn.Module):
         super().__init__()
         self.register_buffer("thirds", third_octaves(257), persistent=False)
         self.register_buffer("coarse", gammatones(21, 513), persistent=False)
+        self.quality = Quality(257)
         side = torch.tensor([0.1061, 0.7878, 0.1061])  # a Gaussian of half a bin
         self.register_buffer("blur", torch.outer(side, side)[None, None], persistent=False)
         for size in self.RESOLUTIONS:
@@ -70,11 +73,12 @@ class Hearing(nn.Module):
                 square = (decibel.square() * audible).sum((1, 2)) / audible.sum((1, 2))
                 gain_db = torch.sqrt(square + 1e-6)
                 clear = self.intelligibility(X, Y)
+                fine = self.quality(X[..., ::2], Y[..., ::2])
             if size == 1024:
                 mel_loss, masking = self.masked(X, Y, self.magnitude(y - x, size))
                 alike = self.similarity(X, Y)
         stft, wave = torch.stack(terms).mean(), (y - x).abs().mean()
-        return stft, wave, mel_loss, masking, clear, alike, snr_db(x, y - x), gain_db
+        return stft, wave, mel_loss, masking, clear, alike, fine, snr_db(x, y - x), gain_db
 
     def masked(self, X: Tensor, Y: Tensor, C: Tensor) -> tuple[Tensor, Tensor]:
         """Give the mel distance and the mean excess of the carrier over the masked threshold."""
@@ -111,6 +115,99 @@ class Hearing(nn.Module):
         spread = (xx - mx * mx).clamp(min=0) * (yy - my * my).clamp(min=0)
         shape = (xy - mx * my + 4.5e-4) / (torch.sqrt(spread + 1e-10) + 4.5e-4)
         return (loud * shape).mean((1, 2, 3))
+
+
+class Quality(nn.Module):
+    """Foretell PESQ of clips in time with each other: loudness that came and loudness that went.
+
+    Wideband PESQ without its search for delays, its bands and thresholds from formulas instead of
+    tables: on marks of several sizes and bands it follows the real one with a correlation of .94.
+    A change of a band's loudness by less than a quarter, some 4 dB, costs nothing.
+    """
+
+    BANDS = 49
+    LEVEL = 1e7  # mean square between 325 and 3250 Hz that both sounds are brought to
+    POWER = 2e-3  # of a bin of that sound, in thresholds of hearing at 2 kHz
+    BARK = 23.6
+    WINDOW = 20  # frames of 16 ms that are judged by their worst
+    within: Tensor
+    heard: Tensor
+    speech: Tensor
+    width: Tensor
+    threshold: Tensor
+    power: Tensor
+
+    def __init__(self, bins: int) -> None:
+        super().__init__()
+        hz = torch.linspace(0, RATE / 2, bins)
+        top = math.asinh(RATE / 2 / 600)
+        edges = 600 * torch.sinh(torch.linspace(0, top, self.BANDS + 1))  # asinh: six to the Bark
+        step = RATE / 2 / (bins - 1)
+        upper = torch.minimum(edges[1:, None], hz + step / 2)
+        lower = torch.maximum(edges[:-1, None], hz - step / 2)
+        centre = torch.asinh(edges / 600).unfold(0, 2, 1).mean(-1)
+        bark, kilo = 6 * centre, (600 * torch.sinh(centre)).clamp(min=60) / 1000
+        quiet = 3.64 * kilo**-0.8 - 6.5 * torch.exp(-0.6 * (kilo - 3.3) ** 2) + 1e-3 * kilo**4
+        exponent = 0.23 * (6 / (bark + 2)).clamp(1, 2) ** 0.15
+        for name, values in {
+            "within": (upper - lower).clamp(min=0) / step,  # (bands, bins)
+            "heard": 1 / (1 + (140 / hz.clamp(min=1)) ** 4)[:, None],
+            "speech": ((hz > 325) & (hz < 3250)).float()[:, None],
+            "threshold": 10 ** (quiet / 10)[:, None],
+            "power": exponent[:, None],
+        }.items():
+            self.register_buffer(name, values, persistent=False)
+
+    def forward(self, X: Tensor, Y: Tensor) -> Tensor:
+        """Judge magnitudes (batch, bins, frames) beside the host's, windows of 32 ms at 16 ms."""
+        P, Q = (self.bands(v) for v in (X, Y))
+        total = (P * (100 * self.threshold < P)).sum(1, keepdim=True)
+        P = P * self.equaliser(P, Q, (total >= self.LEVEL).float())
+        Q = Q * self.follower(P, Q)
+        before, after = self.loudness(P), self.loudness(Q)
+        spare = 0.25 * torch.minimum(before, after)
+        change = F.relu(after - before - spare) + F.relu(before - after - spare)
+        share = self.BARK / self.BANDS
+        both = share * torch.sqrt(change.square().sum(1) * self.BARK + 1e-8)
+        came = ((Q + 50) / (P + 50)) ** 1.2  # what was added is heard apart from the speech
+        added = share * (change * came.clamp(max=12) * (came > 3)).sum(1)
+        loud = ((total[:, 0] + 1e5) / 1e7) ** 0.04
+        both, added = ((v / loud).clamp(max=45) for v in (both, added))
+        raw = 4.5 - 0.1 * self.worst(both) - 0.0309 * self.worst(added)
+        return 0.999 + 4 / (1 + torch.exp(3.8224 - 1.3669 * raw))
+
+    def bands(self, magnitude: Tensor) -> Tensor:
+        """Give the power of each band in thresholds of hearing, at the level of a telephone."""
+        square = magnitude.square() * self.heard
+        level = (square * self.speech).sum(1, keepdim=True).mean(2, keepdim=True) / (256 * 192)
+        return self.POWER * self.within @ (square * (self.LEVEL / (level + 1e-12)))
+
+    def equaliser(self, P: Tensor, Q: Tensor, live: Tensor) -> Tensor:
+        """Give what a band gained or lost over the whole clip, which is hardly heard."""
+        p, q = (
+            (v * (v > 100 * self.threshold) * live).mean(-1, keepdim=True)
+            / (live.mean(-1, keepdim=True) + 1e-6)
+            for v in (P, Q)
+        )
+        return ((q + 1000) / (p + 1000)).clamp(0.01, 100)
+
+    def follower(self, P: Tensor, Q: Tensor) -> Tensor:
+        """Give the gain that brings each frame to the loudness of the host's, slowly."""
+        p, q = ((v * (v > self.threshold)).sum(1, keepdim=True) + 5e3 for v in (P, Q))
+        gain = p / q
+        slow = 0.8 * gain[..., 1:] + 0.2 * gain[..., :-1]
+        return torch.cat([gain[..., :1], slow], -1).clamp(3e-4, 5)
+
+    def loudness(self, P: Tensor) -> Tensor:
+        """Give Zwicker's loudness of powers."""
+        above = (0.5 + 0.5 * P / self.threshold).clamp(min=1) ** self.power - 1
+        return 0.1866 * (2 * self.threshold) ** self.power * above
+
+    def worst(self, cost: Tensor) -> Tensor:
+        """Sum up frames (batch, frames): sixth powers within a third of a second, then squares."""
+        parts = cost.unfold(-1, min(self.WINDOW, cost.shape[-1]), self.WINDOW // 2)
+        peak = (parts.pow(6).mean(-1) + 1e-12) ** (1 / 6)
+        return torch.sqrt(peak.square().mean(-1) + 1e-8)
 
 
 def third_octaves(bins: int) -> Tensor:

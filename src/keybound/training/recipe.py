@@ -40,8 +40,7 @@ class ModelSpec:
     detector_expansion: int = 2
     bands: int = 40  # gains a frame, spectral only
     max_gain_nepers: float = 0.6  # 5.2 dB either way, spectral only
-    bass: float = 1.0  # what gains below 400 Hz are scaled by, spectral only
-    treble: float = 1.0  # and those above 600 Hz
+    emphasis: tuple[tuple[float, float], ...] = ((0.0, 1.0),)  # (Hz, what gains are scaled by)
     latent: int = 128  # additive only
     carrier_scale: float = 1.0  # alpha of the paper, additive only
     lean: bool = False  # the embedder foresees what a detector reads from hosts, spectral only
@@ -77,6 +76,8 @@ class LossSpec:
     clarity_goal: float = 0.993
     similarity: float = 0.0  # on what ViSQOL's measure lacks of its goal, within it too
     similarity_goal: float = 0.95
+    quality: float = 0.0  # on what PESQ lacks of its goal, as foretold, within it too
+    quality_goal: float = 4.4
     lean: float = 0.0  # on what the embedder did not foresee of hosts
     host: float = 0.0  # on what hosts add to the logits whatever the code; marks each host twice
     budget: float = 1.0
@@ -227,6 +228,10 @@ def from_tree(tree: dict[str, Any]) -> Recipe:
             not recipe.loss.host or recipe.batch % 2 == 0
         ),
         "segments must have 4 frames or more": recipe.data.segment_frames >= 4,
+        "emphasis must be pairs in the order of their Hz": (
+            len(recipe.model.emphasis) > 0
+            and list(recipe.model.emphasis) == sorted(recipe.model.emphasis)
+        ),
         "speeds must be positive": min(recipe.data.speeds, default=0) > 0,
     }
     for words, met in demands.items():
@@ -267,7 +272,7 @@ def _fit(value: Any, wanted: Any, name: str) -> Any:
             return value  # a bool is no int here
     elif origin is tuple:
         any_length = inner[-1] is Ellipsis
-        things = "texts" if inner[0] is str else "numbers"
+        things = {str: "texts", float: "numbers"}.get(inner[0], "pairs of numbers")
         wish = f"a list of {things}" if any_length else f"a list of {len(inner)} {things}"
         if isinstance(value, list | tuple) and (any_length or len(value) == len(inner)):
             return tuple(_fit(v, inner[0], name) for v in value)
