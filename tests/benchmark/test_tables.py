@@ -9,7 +9,7 @@ import pytest
 
 from keybound import codes
 from keybound.benchmark import layout, paper
-from keybound.benchmark.layout import Cell, Column, Table
+from keybound.benchmark.layout import Cell, Table
 from keybound.benchmark.summaries import (
     CLEAN,
     SHIPPED,
@@ -268,21 +268,6 @@ def test_markdown_and_latex_lines_have_all_columns(rows: list[Row]) -> None:
             if text.endswith(r"\\") and "multicolumn" not in text:
                 assert len(re.findall(r"(?<!\\)&", text)) == len(table.columns) - 1
     assert all(files.isascii() for files in [render(rows)["tables.tex"]])
-
-
-def test_latex_escapes() -> None:
-    assert layout.tex("50 % of V_A ≤ 2.1×10⁻³ ± 1") == (
-        r"50 \% of $V_A$ $\leq$ 2.1$\times10^{-3}$ $\pm$ 1"
-    )
-    assert layout.tex("a_b {c} #d") == r"a\_b \{c\} \#d"
-    assert layout.number(-0.0001) == "0.000"
-    assert layout.number(-2.66, 1) == "−2.7"
-
-
-def test_a_table_that_does_not_fit_is_refused() -> None:
-    table = Table("t", "T", "", (Column("a", "h"), Column("b", "h")), ((Cell("1"),),))
-    with pytest.raises(ValueError, match="does not fit"):
-        layout.check(table)
 
 
 @pytest.mark.skipif(not TEX.is_file(), reason="the paper lies beside the repository only")
