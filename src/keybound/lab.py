@@ -182,6 +182,7 @@ def bench_seals(speech: tuple[str, ...], rows: str, networks: str | None, **how:
     click.option("--speech", type=click.Path(), required=True, help="Folder of test clips."),
     rows_file,
     click.option("--method", default="keybound", show_default=True, help="What is attacked."),
+    click.option("--model", type=click.Path(), help="KeyBound's weights other than shipped."),
     click.option("--train", type=click.Path(), help="Speech to train removers on first."),
     click.option("--minutes", default=60.0, show_default=True, help="Of training, at most."),
     click.option("--device", default="cpu", show_default=True, help="cpu or cuda."),

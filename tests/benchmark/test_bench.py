@@ -17,6 +17,7 @@ from keybound.errors import KeyBoundError
 DATA = Path(__file__).parents[1] / "data"
 DEMO = Path(demo.__file__).parent
 RESULTS = Path(__file__).parents[2] / "results"
+WEIGHTS = DEMO.parent / "weights"
 
 
 @pytest.fixture
@@ -182,3 +183,6 @@ def test_bench_remove_trains_and_measures_removers(tmp_path, keybound, monkeypat
     found = read_rows(rows)
     assert {(r["suite"], r["network"]) for r in found} == {("remover", "gains")}
     assert all(r["errors"] == 0 for r in found)  # a remover that has learnt nothing removes nothing
+    assert {r["method"] for r in found} == {"keybound"}
+    assert keybound(*words, "--method", "study", "--model", str(WEIGHTS))[0] == 0
+    assert {r["method"] for r in read_rows(rows)} == {"keybound", "study"}

@@ -158,6 +158,7 @@ def remove(
     networks: Path,
     *,
     method: str,
+    model: str | None,
     train: Path | None,
     minutes: float,
     device: str,
@@ -169,13 +170,12 @@ def remove(
 
     from keybound.benchmark import removal, removers
 
-    if (why := peers.available(method)) is not None:
-        raise KeyBoundError(f"{method} cannot run here: {why}")
+    make = chosen(method, model)
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:  # torch raises either for what is not here
         raise KeyBoundError(f"no device {device!r} here", hint="cpu or cuda") from error
-    made_up = peers.METHODS[method]()
+    made_up = make()
     if train is not None:
         networks.mkdir(parents=True, exist_ok=True)
         pairs = networks / "pairs.safetensors"
