@@ -237,7 +237,7 @@ def train(
             optimiser.step()
             spent = (time.monotonic() - begun) / 60
             if step % 500 == 0:  # seldom, because a look at the loss waits for the device
-                say(f"{name} {step}: loss {float(loss):.4f}, {spent:.1f} min")
+                say(f"{name} {step}: loss {loss.item():.4f}, {spent:.1f} min")
             if step in budgets or spent > minutes:
                 yield Network(name, step, parts)
             if spent > minutes:
