@@ -30,6 +30,8 @@ Codes = Callable[[npt.NDArray[np.int64]], Bits]
 SHIPPED = Path(__file__).parent / "weights"
 CARD_VERSION = 2
 CAUTIOUS = Tail(above_s=0.2, rate_hz=0.05, scale_s=0.25)  # for cards that say nothing of it
+STEP = 2.0**-15  # of 16 bits
+ABSENT = -5.0  # presence logit where there is nothing to hear
 CONTENTS_HINT = "a folder of weights holds embedder.onnx, detector.onnx and card.json"
 
 
@@ -155,14 +157,19 @@ class Engine:
         return Feeder(run, hop, self.card.embed_context)
 
     def detector(self) -> Feeder:
-        """Take 16 kHz mono samples as they come; give (frames, 1 + bits): presence, then code."""
+        """Take 16 kHz mono samples as they come; give (frames, 1 + bits): presence, then code.
+
+        Where the network hears nothing at all, not more than an offset, nothing is marked.
+        """
+        hop, (past, future) = self.card.hop, self.card.detect_context
 
         def run(piece: Floats, keep: slice) -> Floats:
             presence, logits = self._detector.run(None, {"x": piece[None]})
+            presence[0, still(piece, hop, past, future)] = ABSENT
             made: Floats = np.concatenate([presence[:, None], logits], axis=1)[0, :, keep].T
             return made
 
-        return Feeder(run, self.card.hop, self.card.detect_context)
+        return Feeder(run, hop, self.card.detect_context)
 
     def carrier(self, samples: Floats, code: Bits | Codes) -> Floats:
         """Give the carrier of a 16 kHz mono host for a code: (samples,) to (samples,)."""
@@ -175,6 +182,19 @@ class Engine:
         """
         made = _whole(self.detector(), samples)
         return made[:, 0], made[:, 1:]
+
+
+def still(samples: Floats, hop: int, past: int, future: int) -> npt.NDArray[np.bool_]:
+    """Tell which blocks of `hop` have no sound in them, nor in those before and after.
+
+    A block without sound spans a step of 16 bits at most. What lies outside has none either.
+    """
+    sound = np.ptp(samples.reshape(-1, hop), axis=1) > STEP
+    before = np.concatenate([[0], np.cumsum(sound)])
+    at = np.arange(len(sound))
+    first, last = np.maximum(at - past, 0), np.minimum(at + future + 1, len(sound))
+    quiet: npt.NDArray[np.bool_] = before[last] == before[first]
+    return quiet
 
 
 def _whole(feeder: Feeder, samples: Floats) -> Floats:
