@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from keybound import audio
 from keybound import blocks as blocks_room
-from keybound.engine import ABSENT, CARD_VERSION, SHIPPED, Engine, read_card, still
+from keybound.engine import CARD_VERSION, SHIPPED, Engine, read_card
 from keybound.errors import ModelError
 
 Floats = NDArray[np.float32]
@@ -292,18 +292,3 @@ def test_what_is_no_network_is_refused_in_one_line(weights: Path, speech: Floats
     (weights / "card.json").write_text(json.dumps(facts))
     with pytest.raises(ModelError, match=r"cannot be loaded$"):
         Engine(weights).carrier(speech, CODE)
-
-
-@pytest.mark.parametrize("offset", [0.0, 1e-4, 0.01, -0.1])
-def test_an_offset_is_no_mark(nets: Engine, offset: float) -> None:
-    presence, _ = nets.frames(np.full(48000, offset, np.float32))
-    assert (presence == ABSENT).all()
-
-
-@given(st.lists(st.booleans(), min_size=1, max_size=40), st.integers(0, 6), st.integers(0, 6))
-def test_blocks_are_still_where_no_sound_is_near(
-    sounds: list[bool], past: int, future: int
-) -> None:
-    samples = np.concatenate([[0.1, 0.2 if loud else 0.1] for loud in sounds]).astype(np.float32)
-    near = [any(sounds[max(0, i - past) : i + future + 1]) for i in range(len(sounds))]
-    assert still(samples, 2, past, future).tolist() == [not n for n in near]

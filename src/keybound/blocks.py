@@ -14,6 +14,7 @@ Floats = npt.NDArray[np.float32]
 Run = Callable[[Floats, slice], Floats]
 
 CHUNK_BLOCKS = 750  # of 20 ms: a quarter of a minute keeps memory small and the cores busy
+STEP = 2.0**-15  # of 16 bits
 
 
 class Feeder:
@@ -108,3 +109,16 @@ class Sum:
         for one in there[1:]:
             total += one[:count]
         return total
+
+
+def still(samples: Floats, hop: int, past: int, future: int) -> npt.NDArray[np.bool_]:
+    """Tell which blocks of `hop` have no sound in them, nor in those before and after.
+
+    A block without sound spans a step of 16 bits at most. What lies outside has none either.
+    """
+    sound = np.ptp(samples.reshape(-1, hop), axis=1) > STEP
+    before = np.concatenate([[0], np.cumsum(sound)])
+    at = np.arange(len(sound))
+    first, last = np.maximum(at - past, 0), np.minimum(at + future + 1, len(sound))
+    quiet: npt.NDArray[np.bool_] = before[last] == before[first]
+    return quiet

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from keybound.blocks import Feeder, Floats
+from keybound.blocks import Feeder, Floats, still
 from keybound.errors import ModelError
 from keybound.evidence import Tail
 
@@ -30,7 +30,6 @@ Codes = Callable[[npt.NDArray[np.int64]], Bits]
 SHIPPED = Path(__file__).parent / "weights"
 CARD_VERSION = 2
 CAUTIOUS = Tail(above_s=0.2, rate_hz=0.05, scale_s=0.25)  # for cards that say nothing of it
-STEP = 2.0**-15  # of 16 bits
 ABSENT = -5.0  # presence logit where there is nothing to hear
 CONTENTS_HINT = "a folder of weights holds embedder.onnx, detector.onnx and card.json"
 
@@ -182,19 +181,6 @@ class Engine:
         """
         made = _whole(self.detector(), samples)
         return made[:, 0], made[:, 1:]
-
-
-def still(samples: Floats, hop: int, past: int, future: int) -> npt.NDArray[np.bool_]:
-    """Tell which blocks of `hop` have no sound in them, nor in those before and after.
-
-    A block without sound spans a step of 16 bits at most. What lies outside has none either.
-    """
-    sound = np.ptp(samples.reshape(-1, hop), axis=1) > STEP
-    before = np.concatenate([[0], np.cumsum(sound)])
-    at = np.arange(len(sound))
-    first, last = np.maximum(at - past, 0), np.minimum(at + future + 1, len(sound))
-    quiet: npt.NDArray[np.bool_] = before[last] == before[first]
-    return quiet
 
 
 def _whole(feeder: Feeder, samples: Floats) -> Floats:

@@ -133,7 +133,6 @@ class Quality(nn.Module):
     within: Tensor
     heard: Tensor
     speech: Tensor
-    width: Tensor
     threshold: Tensor
     power: Tensor
 

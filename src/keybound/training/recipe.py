@@ -8,6 +8,7 @@ import dataclasses
 import math
 import tomllib
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any, get_args, get_origin
@@ -228,9 +229,9 @@ def from_tree(tree: dict[str, Any]) -> Recipe:
             not recipe.loss.host or recipe.batch % 2 == 0
         ),
         "segments must have 4 frames or more": recipe.data.segment_frames >= 4,
-        "emphasis must be pairs in the order of their Hz": (
+        "emphasis must be pairs, each further up in Hz": (
             len(recipe.model.emphasis) > 0
-            and list(recipe.model.emphasis) == sorted(recipe.model.emphasis)
+            and all(low < high for (low, _), (high, _) in pairwise(recipe.model.emphasis))
         ),
         "speeds must be positive": min(recipe.data.speeds, default=0) > 0,
     }

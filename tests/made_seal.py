@@ -1,0 +1,37 @@
+"""A sealed recording to search in: a host, a key, a code, and what is heard of it."""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keybound import audio, codes, seal
+from keybound.blocks import Feeder
+from keybound.keys import Key
+
+Floats = NDArray[np.float32]
+
+KEY = Key(bytes(range(32)))
+CODE = codes.encode(0x5EED, KEY, 16)  # d78f
+RATE = seal.RATE
+DATA = Path(__file__).parent / "data"
+
+
+def six_seconds() -> Floats:
+    """Give synthetic speech."""
+    names = ("flite-rms", "espeak-ng-gb")
+    parts = [audio.read(DATA / f"{name}.flac").samples[: 3 * RATE, 0] for name in names]
+    return np.concatenate(parts).astype(np.float32)
+
+
+def whole(feeder: Feeder, samples: Floats) -> Floats:
+    return np.concatenate([*feeder.push(samples), *feeder.flush()])
+
+
+def sealed(host: Floats, position: int = 3, key: Key = KEY) -> Floats:
+    carrier = whole(seal.embedder(key, CODE, position), host)
+    return host + carrier[: len(host)]
+
+
+def heard(samples: Floats) -> Floats:
+    return whole(seal.listener(), samples).reshape(-1, seal.BANDS)
