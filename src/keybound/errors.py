@@ -3,6 +3,8 @@
 A caller may catch `KeyBoundError` alone; the children say which room refused.
 """
 
+DEBUG = "KEYBOUND_DEBUG"  # the environment variable that asks for tracebacks
+
 
 class KeyBoundError(Exception):
     """Anything KeyBound refuses to do: `message` says what, `hint` what may help."""
@@ -47,3 +49,16 @@ class RecipeError(KeyBoundError):
 
 class CorpusError(KeyBoundError):
     """A manifest, or the results of a batch, that cannot be used."""
+
+
+def explain(error: BaseException) -> tuple[str, str | None]:
+    """Return what went wrong in one line, and a hint or None, for any exception."""
+    if isinstance(error, KeyBoundError):
+        return error.message, error.hint
+    if isinstance(error, OSError) and error.strerror:
+        reason = error.strerror.lower()
+        return (f"{error.filename}: {reason}" if error.filename else reason), None
+    if isinstance(error, MemoryError):
+        return "not enough memory", "in a batch fewer --jobs need less"
+    words = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"unexpected error: {words}", f"{DEBUG}=1 shows where; please report it"
