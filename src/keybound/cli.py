@@ -16,7 +16,7 @@ import click
 
 from keybound import lab, ledger, parties
 from keybound.corpora import batch
-from keybound.errors import KeyBoundError
+from keybound.errors import KeyBoundError, missing
 from keybound.parties import Claim, claim, every_claim, lone_key
 from keybound.registry import Registry, default_path
 from keybound.terminal import (
@@ -311,8 +311,14 @@ def verify(
 @click.option("--out", default="demo", show_default=True, help="Folder for what the demo makes.")
 @model
 def demo(out: str, model: str | None) -> None:
-    """Mark a shipped clip, attack it, verify it, draw it."""
-    from keybound.demo import run
+    """Mark a shipped clip, attack it, verify it, draw it.
+
+    Needs the extra demo: pip install 'keybound[demo]'
+    """
+    try:
+        from keybound.demo.show import run
+    except ModuleNotFoundError as error:
+        raise missing(error.name, "demo") from error
 
     run(load(model), Path(out))
 

@@ -4,6 +4,16 @@ A caller may catch `KeyBoundError` alone; the children say which room refused.
 """
 
 DEBUG = "KEYBOUND_DEBUG"  # the environment variable that asks for tracebacks
+EXTRAS = {  # which brings a package that the base install does not hold
+    "scipy": "attacks",
+    "matplotlib": "plot",
+    "torch": "train",
+    "pesq": "bench",
+    "pystoi": "bench",
+    "pyarrow": "batch",
+    "ray": "ray",
+    "cryptography": "sign",
+}
 
 
 class KeyBoundError(Exception):
@@ -51,8 +61,19 @@ class CorpusError(KeyBoundError):
     """A manifest, or the results of a batch, that cannot be used."""
 
 
+def missing(package: str | None, extra: str) -> KeyBoundError:
+    """Return the error that a package is not installed, with the extra that brings it."""
+    top = (package or "a package").partition(".")[0]
+    what = f"this needs {top}, which is not installed"
+    return KeyBoundError(what, hint=f"pip install 'keybound[{extra}]'")
+
+
 def explain(error: BaseException) -> tuple[str, str | None]:
     """Return what went wrong in one line, and a hint or None, for any exception."""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        package = error.name.partition(".")[0]
+        if package in EXTRAS:
+            error = missing(package, EXTRAS[package])
     if isinstance(error, KeyBoundError):
         return error.message, error.hint
     if isinstance(error, OSError) and error.strerror:
