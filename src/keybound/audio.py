@@ -39,6 +39,7 @@ MIN_RATE_HZ, MAX_RATE_HZ = 8_000, 192_000
 # Times full scale, 120 dB beyond it: more than lies between the softest and the loudest that any
 # converter takes, so a sample beyond this is a fault in the data, not a sound.
 LOUDEST = 1e6
+_NUMBERS = (int, float, np.integer, np.floating)
 # libvorbis puts a whole write on the stack and dies on a long one; small blocks also bound memory.
 _BLOCK_FRAMES = 1 << 16
 
@@ -264,22 +265,13 @@ def to_mono(samples: Samples) -> Samples:
 
 def check_rate(sample_rate: float) -> int:
     """Return a sample rate as an integer; refuse what is none, or outside of what is supported."""
-    hint = f"a whole number of Hz from {MIN_RATE_HZ} to {MAX_RATE_HZ}"
-    numbers = (int, float, np.integer, np.floating)
-    if not isinstance(sample_rate, numbers) or isinstance(sample_rate, bool):
+    hint = f"a whole number of Hz between {MIN_RATE_HZ} and {MAX_RATE_HZ}"
+    if not isinstance(sample_rate, _NUMBERS) or isinstance(sample_rate, bool):
         raise AudioError(f"sample_rate must be a number, not {sample_rate!r}", hint=hint)
     if not MIN_RATE_HZ <= sample_rate <= MAX_RATE_HZ or sample_rate != int(sample_rate):
-        hint = f"resample to {hint}"
-        raise AudioError(f"a sample rate of {sample_rate} Hz is not supported", hint=hint)
+        what = f"a sample rate of {sample_rate} Hz is not supported"
+        raise AudioError(what, hint=f"resample to {hint}")
     return int(sample_rate)
-
-
-def check_channels(channels: int) -> int:
-    """Return a number of channels; refuse what is none."""
-    if not isinstance(channels, (int, np.integer)) or isinstance(channels, bool) or channels < 1:
-        hint = "as many as the samples have"
-        raise AudioError(f"channels must be an integer above 0, not {channels!r}", hint=hint)
-    return int(channels)
 
 
 def _check_content(samples: npt.NDArray[Any], name: str) -> None:
