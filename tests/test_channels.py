@@ -186,9 +186,7 @@ def test_each_channel_may_carry_another_party(
         assert verdict.bound == pytest.approx(len(found.marks) * codes.bound(16, 2))
 
 
-def test_one_mark_in_two_channels_is_one_mark(
-    marker: Watermarker, host: Samples, voice: Samples
-) -> None:
+def test_one_mark_in_two_channels_is_one_mark(marker: Watermarker, host: Samples) -> None:
     marked = marker.mark(np.stack([host, late(host, 0.01)], axis=1), RATE, **HOWS).samples
     found = marker.detect(marked, RATE)
     assert len(found.others) == 2
@@ -265,8 +263,9 @@ def test_files_are_heard_as_arrays(
     monkeypatch.setattr(files, "BLOCK_S", 0.7)
     heard = arranged("beside a louder voice", fixed, voice / 8)
     sf.write(tmp_path / "a.wav", heard, RATE, subtype="FLOAT")
-    found, whole = files.detect(marker, tmp_path / "a.wav", levels=True), marker.detect(
-        heard, RATE, levels=True
+    found, whole = (
+        files.detect(marker, tmp_path / "a.wav", levels=True),
+        marker.detect(heard, RATE, levels=True),
     )
     alike(found, whole)
     assert fingerprint.take(files.listen(tmp_path / "a.wav")) == fingerprint.take(whole.heard[None])
