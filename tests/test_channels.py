@@ -1,5 +1,7 @@
 """A mark is heard whatever was done to the channels, each sound once, and chance is not helped."""
 
+import json
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from keybound.stream import weigh_views
 from keybound.watermark import Watermarker
 
 Samples = NDArray[Any]
+Run = Callable[..., Any]
 
 KEY, OTHER = Key(bytes(range(32))), Key(bytes(32))
 PAYLOAD, POSITION = 0x5EED, 7
@@ -167,6 +170,51 @@ def test_of_many_channels_eight_and_the_mix_are_heard(
         assert found.channels_tried == 9
         assert found.present is present
         assert set(found.channel_levels) <= set(range(8))
+
+
+# The command line
+
+
+@pytest.mark.parametrize("rolling", [False, True])
+@pytest.mark.parametrize("name", ["flipped", "almost flipped", "late", "beside a louder voice"])
+def test_a_file_whose_channels_hide_the_mark_is_sealed_and_of_its_record(
+    run: Run, home: Path, host: Samples, voice: Samples, name: str, rolling: bool
+) -> None:
+    KEY.write(home / "alice.key")
+    run("party", "add", "alice", "--key", "alice.key", "--payload", "0x5eed")
+    sf.write(home / "host.wav", host, RATE)
+    run("embed", "host.wav", "marked.wav", "--party", "alice", *["--rolling"] * rolling)
+    marked, _ = sf.read(home / "marked.wav", dtype="float32")
+    hidden = arranged(name, marked, voice)
+    sf.write(home / "hidden.wav", hidden / np.abs(hidden).max(), RATE)
+    found = run("detect", "hidden.wav", "--json")
+    tried = 2 if name == "flipped" else 3
+    assert (found.code, found.json["present"], found.json["channels_tried"]) == (0, True, tried)
+    assert found.json["channel"] in (None, 0, 1)
+    verdict = run("verify", "hidden.wav", "--party", "alice", "--require", "sealed", "--json")
+    assert (verdict.code, verdict.json["grade"], verdict.json["distance"]) == (0, "sealed", 0)
+    assert (verdict.json["origin"]["match"], verdict.json["origin"]["record"]) == ("same", 1)
+    run("batch", "verify", "hid*.wav", "--any", "--results", "r.jsonl")
+    row = json.loads((home / "r.jsonl").read_text())
+    assert (row["grade"], row["origin"], row["party"]) == ("sealed", "same", "alice")
+
+
+def test_a_stereo_host_is_marked_recorded_and_known_mixed_down(
+    run: Run, home: Path, host: Samples, voice: Samples
+) -> None:
+    KEY.write(home / "alice.key")
+    run("party", "add", "alice", "--key", "alice.key", "--payload", "0x5eed")
+    sf.write(home / "host.wav", np.stack([host, voice], axis=1), RATE)
+    made = run("embed", "host.wav", "marked.wav", "--party", "alice", "--json")
+    assert (made.code, made.json["grade"]) == (0, "sealed")
+    marked, _ = sf.read(home / "marked.wav")
+    for name, sound in (("left", marked[:, 0]), ("mixed", marked.mean(axis=1))):
+        sf.write(home / f"{name}.wav", sound, RATE)
+        verdict = run("verify", f"{name}.wav", "--party", "alice", "--json")
+        assert verdict.json["origin"]["match"] in (
+            ("same",) if name == "mixed" else ("same", "unclear")
+        )
+        assert verdict.json["grade"] == "sealed"
 
 
 # Two parties
