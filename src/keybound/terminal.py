@@ -6,14 +6,17 @@ case without a full stop, with a hint in brackets where there is one; a refusal 
 
 import json
 import re
+import signal
 import sys
+import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
 
 import click
 
-from keybound.errors import KeyBoundError
+from keybound.errors import KeyBoundError, KeyFileWarning
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -116,10 +119,51 @@ def in_one_line() -> Iterator[None]:
         refuse(error.message, error.hint)
     except (click.Abort, KeyboardInterrupt):
         say("stopped")
-        sys.exit(130)
+        sys.exit(128 + signal.SIGINT)
+    except Terminated:
+        say("stopped")
+        sys.exit(128 + signal.SIGTERM)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         refuse(f"{error.filename}: {reason}" if error.filename else reason)
+
+
+class Terminated(BaseException):
+    """SIGTERM asked to stop: raised where the program is, so that it cleans up."""
+
+
+@contextmanager
+def stopping() -> Iterator[None]:
+    """Let SIGTERM end what is inside as SIGINT does: by an exception that cleans up."""
+
+    def stop(*_: object) -> NoReturn:
+        raise Terminated
+
+    if threading.current_thread() is not threading.main_thread():  # which alone hears signals
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def warned() -> Iterator[None]:
+    """Show each warning about a key file once, in one line."""
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def line(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+            if issubclass(category, KeyFileWarning):
+                say("".join(c if c.isprintable() else "?" for c in str(message)))
+            else:
+                show(message, category, *rest, **more)
+
+        warnings.simplefilter("default", KeyFileWarning)
+        warnings.showwarning = line
+        yield
 
 
 def reworded(error: click.ClickException) -> tuple[str, str | None]:
