@@ -200,7 +200,7 @@ def unwritable(
 
 def _check_special(path: Path, kind: Kind) -> None:
     """Raise an error where the name is a pipe, a device, a socket or a link: those stay."""
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         if what := SPECIAL.get(stat.S_IFMT(path.lstat().st_mode)):
             raise kind(f"{path} is {what}, not a file", hint="name another output")
 

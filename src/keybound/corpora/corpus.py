@@ -1,8 +1,8 @@
 """Corpora: whose marks a manifest is about, which inputs are still to do, and their count.
 
 Inputs that the journal says are done are not done again; what a kill left in the middle is. The
-registry is here and not with the workers, who may be elsewhere: a task has its position before it is
-handed out, and marked copies appear here, with their records.
+registry is here and not with the workers, who may be elsewhere: a task has its position before it
+is handed out, and marked copies appear here, with their records.
 """
 
 import contextlib
