@@ -284,7 +284,8 @@ def test_what_is_in_use_is_not_swept(tmp_path: Path) -> None:
     (left / "part.wav").write_bytes(b"half")
     bare = tmp_path / f".keybound-{'1' * 16}"  # killed before it had a lock
     bare.mkdir()
-    others = [tmp_path / ".keybound-notes", tmp_path / ".keybound-2", tmp_path / "keybound-results"]
+    names = [".keybound-notes", ".keybound-2", f"keybound-{'0' * 16}"]
+    others = [tmp_path / name for name in names]
     for path in others:
         path.mkdir()
     link = tmp_path / f".keybound-{'2' * 16}"

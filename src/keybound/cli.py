@@ -105,7 +105,6 @@ def embed(
         raise click.UsageError("--nonce-from-position needs a seal, and takes the place of --nonce")
     if rolling and (own_mask or from_host):
         raise click.UsageError("--rolling draws masks of its own, for payloads that are given")
-
     outputs.check(output, source=host, replace=force)
     stages.sweep(Path(output).parent)
     marker = load(model)
@@ -127,8 +126,7 @@ def embed(
     of: Any = {"key": key, "payload": number, "nonce": nonce}
     how: dict[str, Any] = of | {"position": position, "seal": not no_seal, "rolling": rolling}
     how |= {"replace": force, "progress": progress_bar("marking")}
-    facts: dict[str, Any] = {}
-    words = "marked, not read back"
+    facts, words = dict[str, Any](), "marked, not read back"
 
     def with_record(part: outputs.Part, made: files.Written) -> None:
         stamped = files.record(marker, made, party=party, **of)
@@ -143,9 +141,8 @@ def embed(
     if made.clipped:
         say(f"samples limited to full scale: {made.clipped}")
     if made.position is not None:
-        where = f"sealed at position {made.position}"
-        hint = "--party has a position for each recording"
-        say(f"{where}, one of {seal.USUAL} that recur ({hint})" if recurs else where)
+        also = f", one of {seal.USUAL} that recur (--party has one for each recording)"
+        say(f"sealed at position {made.position}{also if recurs else ''}")
     if name is not None:
         say(f"record {facts['record']}")
     facts |= {"output": output, "clipped": made.clipped, "position": made.position}

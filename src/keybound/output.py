@@ -59,7 +59,7 @@ class Part:
                 self._finish()
                 _check_special(self.output, self.kind)  # again: hours may have passed
                 self.path.replace(self.output)
-                _sync(self.output.parent)
+                _sync_folder(self.output.parent)
             else:
                 self.link()
         except FileExistsError:
@@ -71,7 +71,7 @@ class Part:
         """Publish without replacing; raise FileExistsError where somebody has the name."""
         self._finish()
         _link(self.path, self.output)
-        _sync(self.output.parent)
+        _sync_folder(self.output.parent)
 
     def hand_over(self) -> None:
         """Leave the part on the disk, for the process that publishes it (`adopted`)."""
@@ -80,7 +80,8 @@ class Part:
 
     def _finish(self) -> None:
         _sync(self.path)
-        self.path.chmod(self.mode)
+        if mode_of(self.path) != self.mode:
+            self.path.chmod(self.mode)
 
 
 @contextlib.contextmanager
@@ -222,15 +223,18 @@ def _link(part: Path, output: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Bring a file, or the names in a folder, to the disk."""
+    """Bring a file to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # not every system syncs folders
-            raise
     finally:
         os.close(descriptor)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to the disk, where the system can: the file is there already."""
+    with contextlib.suppress(OSError):
+        _sync(folder)
 
 
 def _is_full(folder: Path) -> bool:

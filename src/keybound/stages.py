@@ -21,7 +21,7 @@ except ImportError:  # not on Windows: there nothing tells what is in use, and n
 
 PREFIX = ".keybound-"  # of a stage beside its output
 SCRATCH = "keybound-"  # of one in the temporary folder
-NAME = re.compile(r"\.?keybound-[0-9a-f]{16}")
+TOKEN = re.compile("[0-9a-f]{16}")
 LOCK = "lock"
 
 
@@ -41,7 +41,7 @@ def stage(parent: Path, prefix: str = PREFIX) -> Iterator[Path]:
 def scratch() -> Iterator[Path]:
     """Give a private folder in the temporary one; what killed programs left there is removed."""
     place = Path(tempfile.gettempdir())
-    sweep(place)
+    sweep(place, SCRATCH)
     with stage(place, SCRATCH) as folder:
         yield folder
 
@@ -67,11 +67,12 @@ def taken(folder: Path) -> Iterator[None]:
         _unlock(lock)
 
 
-def sweep(parent: str | os.PathLike[str]) -> None:
+def sweep(parent: str | os.PathLike[str], prefix: str = PREFIX) -> None:
     """Remove the stages that killed programs left in a folder. What is in use stays."""
     with contextlib.suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:
-            if NAME.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
+            ours = entry.name.startswith(prefix) and TOKEN.fullmatch(entry.name[len(prefix) :])
+            if ours and entry.is_dir(follow_symlinks=False):
                 with reclaimed(Path(entry.path)):
                     pass
 

@@ -212,8 +212,7 @@ def check_results(path: Path, journal: Path) -> None:
         raise CorpusError(f"{path} does not end in the name of a table's format", hint=hint)
     if path.suffix.lower() == ".parquet":
         arrow("pyarrow")
-    if path.is_dir():
-        raise CorpusError(f"{path} is a folder", hint="name a file in it")
+    output.check(path, replace=True, parent=False, kind=CorpusError)
     if path.exists() and not journal.exists():
         hint = "--results names another file"
         raise CorpusError(f"{path} exists and has no journal beside it", hint=hint)
