@@ -16,10 +16,13 @@ import numpy as np
 import pytest
 import soundfile as sf
 
+import keybound
+
 Run = Callable[..., Any]  # to the outcome of `run` in conftest
 Start = Callable[..., subprocess.Popen[str]]
 
 DATA = Path(__file__).parent / "data"
+KEY = "f4e5d0c58e1d1d66"  # the fingerprint of alice.key
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and locks are POSIX")
 with_ffmpeg = pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="ffmpeg is absent")
 
@@ -175,6 +178,16 @@ def test_a_key_that_its_group_may_read_warns_in_one_line(
     host.rename(home / "in" / "a.wav")
     made = run("batch", "embed", "in", "--out", "out", "--party", "alice", "--jobs", "1")
     assert (made.code, made.err) == (0, said)  # the workers do not say it again
+
+
+def test_the_api_warns_of_a_key_that_its_group_may_read(key: Path) -> None:
+    key.chmod(0o640)
+    with pytest.warns(keybound.KeyFileWarning, match=r"is open to its group \(chmod 600 .*alice"):
+        assert keybound.Key.read(key).fingerprint == KEY
+    key.chmod(0o644)
+    with pytest.raises(keybound.KeyBoundError, match="is open to everybody") as caught:
+        keybound.Key.read(key)
+    assert caught.value.hint == f"chmod 600 {key}"
 
 
 def test_a_signing_key_is_as_private(run: Run, refused: Run, key: Path, host: Path) -> None:
