@@ -7,9 +7,6 @@ written.
 
 import contextlib
 import os
-import secrets
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import soundfile as sf
 
-from keybound import ffmpeg
+from keybound import ffmpeg, output, stages
 from keybound.errors import AudioError
 from keybound.formats import (
     KNOWN,
@@ -123,8 +120,8 @@ class Reader:
     def _sound(self, head: bytes, aac: str | None) -> sf.SoundFile:
         path = self.path
         if aac:
-            folder = self._open.enter_context(tempfile.TemporaryDirectory(prefix="keybound-"))
-            path = Path(folder) / "decoded.wav"
+            folder = self._open.enter_context(stages.scratch())
+            path = folder / "decoded.wav"
             ffmpeg.decode(self.path, aac, path)
         try:
             return sf.SoundFile(path)
@@ -170,8 +167,8 @@ def writing(
     """Open a file to write about so many frames as `like` was written.
 
     Rate and tags are those of `like`, and so are format and subtype where the extension agrees;
-    another known extension gets its own format at the nearest bit depth. The file appears whole
-    at the end, or not at all.
+    another known extension gets its own format at the nearest bit depth. The path is that of a part
+    (`output.staged`): what fails leaves it half written.
     """
     path = Path(path)
     kind, subtype = kind_of(path, like, frames, channels)
@@ -201,9 +198,15 @@ def writing(
 
 
 def write(path: str | os.PathLike[str], samples: npt.ArrayLike, like: Like) -> int:
-    """Write samples as `like` was written and return how many had to be clipped: see `writing`."""
+    """Write samples as `like` was written and return how many had to be clipped: see `writing`.
+
+    The file appears whole at the end, or not at all, and keeps the mode of the one it replaces.
+    """
     checked = check(samples, like.sample_rate)
-    with writing(path, like, *checked.shape) as file:
+    with (
+        output.writing(path, replace=True, mode=output.mode_of(path)) as part,
+        writing(part, like, *checked.shape) as file,
+    ):
         file.write(checked)
     return file.clipped
 
@@ -288,19 +291,9 @@ def _check_content(samples: npt.NDArray[Any], name: str) -> None:
 
 
 @contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary name beside `path`; take its place when all went well, else vanish."""
-    part = path.parent / f".keybound-{secrets.token_hex(8)}.part"
+def _replacing(part: Path) -> Iterator[Path]:
+    """Say in one line why a part cannot be written."""
     try:
         yield part
-        if path.exists():
-            shutil.copymode(path, part)
-        with part.open("rb+") as file:
-            os.fsync(file.fileno())
-        part.replace(path)
     except (sf.SoundFileError, OSError) as error:
-        hint = "check that the folder exists, may be written to and has room"
-        raise AudioError(f"{path} cannot be written", hint=hint) from error
-    finally:
-        with contextlib.suppress(OSError):  # where the folder is none, there is nothing either
-            part.unlink()
+        raise output.unwritable(part, error) from error
