@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keybound import audio, formats
+from keybound.metadata import Metadata
 from made_audio import LOSSY, host, name_of, recording, refusal, tone
 
 EXACT = [
@@ -107,11 +108,12 @@ def test_a_long_vorbis_file_does_not_overrun_the_encoder(tmp_path):
     assert sf.info(tmp_path / "a.ogg").frames == 2_880_000
 
 
-@pytest.mark.parametrize("kind", ["WAV", "FLAC", "OGG", "MP3"])
+@pytest.mark.parametrize("kind", ["WAV", "FLAC", "OGG", "MP3", "AIFF", "CAF"])
 def test_tags_travel(tmp_path, kind):
     samples = tone(16_000, 1)
-    tags = {"title": "Ein Brüllen", "artist": "nobody", "date": "2024"}
-    audio.write(tmp_path / name_of(kind), samples, replace(recording(samples), tags=tags))
+    tags = {"title": "Ein Brüllen", "artist": "nobody", "date": "2024", "own": "word"}
+    said = Metadata.of(tags)
+    audio.write(tmp_path / name_of(kind), samples, replace(recording(samples), metadata=said))
     read = audio.read(tmp_path / name_of(kind))
     assert read.tags == tags
     audio.write(tmp_path / "b.flac", samples, read)

@@ -24,17 +24,23 @@ from keybound.watermark import Watermarker
 DRAWS = 3  # of each attack's chance, for speech is short and peaks are rare
 HIGHEST = 150  # peaks of all attacks together are the tail
 FEWEST = 10  # peaks in it from which an attack has a scale of its own
+HIGH_SECONDS = 0.05  # of an attack's, those with the highest presence, have the excess
+LEAST_EXCESS = 0.05
 CAUTION = 1.645  # standard errors added to a scale: nineteen times in twenty it is no larger
 LEAST_ABOVE_S, LEAST_SCALE_S = 0.1, 0.05  # for speech that hardly holds any
 
 
 @dataclass(frozen=True)
 class Null:
-    """The peaks of evidence in unmarked speech after an attack, and how much speech it was."""
+    """The peaks of evidence in unmarked speech after an attack, and how much speech it was.
+
+    `scores` are the mean presence of each whole second of it.
+    """
 
     attack: str
     peaks_s: tuple[float, ...]
     seconds: float
+    scores: tuple[float, ...] = ()
 
 
 def measure(
@@ -50,7 +56,8 @@ def measure(
         for name, found in heard(marker, speech, attacks, seed):
             heights = peaks(found.frame_presence, found.frame_s)
             seconds = len(found.frame_presence) * found.frame_s
-            nulls.append(Null(name, tuple(heights.tolist()), seconds))
+            scores = tuple(means(found.frame_presence, found.frame_s).tolist())
+            nulls.append(Null(name, tuple(heights.tolist()), seconds, scores))
             progress(len(nulls), DRAWS * len(attacks))
     return nulls
 
@@ -90,6 +97,31 @@ def peaks(chance: npt.NDArray[np.float32], frame_s: float) -> npt.NDArray[np.flo
     starts = np.flatnonzero(height == 0)
     highest = np.maximum.reduceat(height, starts)
     return highest[highest > 0]
+
+
+def means(chance: npt.NDArray[np.float32], frame_s: float) -> npt.NDArray[np.float64]:
+    """Return the mean presence of each whole second."""
+    size = round(1 / frame_s)
+    whole = chance[: len(chance) // size * size].reshape(-1, size)
+    return whole.mean(axis=1, dtype=np.float64)
+
+
+def fit_excess(nulls: Iterable[Null]) -> float:
+    """Fit how fast high presence gets rarer in unmarked seconds: the excess of a card.
+
+    It is the mean, over the highest seconds of an attack, of what lies beyond the least of them,
+    for the attack where that is most, and cautious.
+    """
+    kinds: dict[str, list[float]] = {}
+    for null in nulls:
+        kinds.setdefault(null.attack, []).extend(null.scores)
+    found = [LEAST_EXCESS]
+    for scores in kinds.values():
+        ordered = np.sort(scores)
+        count = int(HIGH_SECONDS * len(ordered))
+        if count >= FEWEST:
+            found.append(_scale(ordered[-count:] - ordered[-count - 1]))
+    return round(max(found), 4)
 
 
 def fit(nulls: Iterable[Null]) -> Tail:
