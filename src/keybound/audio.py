@@ -106,11 +106,11 @@ class Reader:
     def blocks(self, frames: int = -1) -> Iterator[Samples]:
         """Yield (frames, channels) to the end, so many at a time, or all at once."""
         dtype = "float64" if self.subtype in DOUBLES else "float32"
-        heard = 0
+        heard, count = 0, self.frames if frames < 0 else frames
         while True:
             try:
                 with silence():
-                    block = self._file.read(frames, dtype=dtype, always_2d=True)
+                    block = self._file.read(count, dtype=dtype, always_2d=True)
             except sf.SoundFileError as error:  # how a FLAC that ends early shows
                 raise cut_short(self.path, "is damaged or cut short") from error
             heard += len(block)

@@ -128,9 +128,12 @@ def embed(
         facts, words = evidence(verdict), verdict.words
     if made.clipped:
         say(f"samples limited to full scale: {made.clipped}")
+    if made.not_carried:
+        say(f"not carried over: {', '.join(made.not_carried)}")
     if made.position is not None:
         say(f"sealed at position {made.position}")
     facts |= {"output": output, "clipped": made.clipped, "position": made.position}
+    facts["not_carried"] = made.not_carried
     if name is not None:
         of: Any = {"party": party, "key": key, "payload": number, "nonce": nonce}
         facts["record"] = ledger.note(files.record(marker, made, **of), registry)

@@ -20,11 +20,10 @@ READABLE = (*WAVES, "FLAC", "OGG", "MP3", "AIFF", "CAF", "W64", "AU")
 PCM_BITS = {
     "PCM_S8": 8, "PCM_U8": 8, "PCM_16": 16, "PCM_24": 24, "PCM_32": 32,
     "ALAC_16": 16, "ALAC_20": 20, "ALAC_24": 24, "ALAC_32": 32,
-    "DWVW_12": 12, "DWVW_16": 16, "DWVW_24": 24,
 }  # fmt: skip
 DOUBLES = ("PCM_32", "ALAC_32", "DOUBLE")  # what float32 cannot hold
 PERCEPTUAL = ("VORBIS", "OPUS", "MPEG_LAYER_III", "AAC")
-_PACKED = {"ALAC_20": "PCM_24", "ALAC_24": "PCM_24", "ALAC_32": "PCM_32", "DWVW_24": "PCM_24"}
+_PACKED = {"ALAC_20": "PCM_24", "ALAC_24": "PCM_24", "ALAC_32": "PCM_32"}
 _DEEP = {s: s for s in ("PCM_24", "PCM_32", "FLOAT", "DOUBLE")} | _PACKED
 _UNSIGNED, _SIGNED = {"PCM_S8": "PCM_U8"}, {"PCM_U8": "PCM_S8"}
 # For each extension the container, its usual subtype, and what comes nearer to some hosts.
@@ -45,6 +44,7 @@ _NEAREST: dict[str, tuple[str, str, Mapping[str, str]]] = {
     ".snd": ("AU", "PCM_16", _DEEP | _SIGNED),
 }
 SUFFIXES = (*_NEAREST, ".aac")  # what a folder is searched for; the last is read only
+SNDFILE_SUFFIXES = tuple(one for one in _NEAREST if one != ".m4a")  # without ffmpeg
 _RATES_HZ = {
     "OPUS": (8_000, 12_000, 16_000, 24_000, 48_000),
     "MPEG_LAYER_III": (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000),

@@ -103,7 +103,8 @@ def means(chance: npt.NDArray[np.float32], frame_s: float) -> npt.NDArray[np.flo
     """Return the mean presence of each whole second."""
     size = round(1 / frame_s)
     whole = chance[: len(chance) // size * size].reshape(-1, size)
-    return whole.mean(axis=1, dtype=np.float64)
+    seconds: npt.NDArray[np.float64] = whole.mean(axis=1, dtype=np.float64)
+    return seconds
 
 
 def fit_excess(nulls: Iterable[Null]) -> float:

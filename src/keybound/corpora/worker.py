@@ -23,6 +23,7 @@ from keybound.likeness import Sketch
 from keybound.origin import MATCHES, Origin
 from keybound.parties import Claim
 from keybound.search import Places
+from keybound.silence import silence
 from keybound.verdict import Verdict
 from keybound.watermark import Watermarker
 
@@ -184,6 +185,7 @@ class Worker:
         finally:
             shutil.rmtree(stage, ignore_errors=True)
         row |= {"clipped": written.clipped, "position": written.position}
+        row["not_carried"] = ", ".join(written.not_carried) or None
         return row | _columns(verdict) | {"seconds": _seconds(output)}
 
     def _made(self, task: Task, one: Whose) -> Row | None:
@@ -254,7 +256,7 @@ def _seconds(path: str | os.PathLike[str]) -> float | None:
     """Give the length of a file that soundfile reads."""
     import soundfile
 
-    with contextlib.suppress(soundfile.SoundFileError):
+    with contextlib.suppress(soundfile.SoundFileError), silence():
         return float(soundfile.info(path).duration)
     return None
 
