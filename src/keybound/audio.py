@@ -78,7 +78,7 @@ class Reader:
             check_rate(file.samplerate)
             self._promised = promised_frames(Path(file.name), file)
             self.sample_rate, self.channels = int(file.samplerate), int(file.channels)
-            self.frames = int(file.frames)
+            self.frames = self._promised if file.format == "W64" else int(file.frames)
             self.format = "M4A" if aac else str(file.format)
             self.subtype = "AAC" if aac else str(file.subtype)
             self.endian = str(file.endian)
@@ -106,8 +106,10 @@ class Reader:
     def blocks(self, frames: int = -1) -> Iterator[Samples]:
         """Yield (frames, channels) to the end, so many at a time, or all at once."""
         dtype = "float64" if self.subtype in DOUBLES else "float32"
-        heard, count = 0, self.frames if frames < 0 else frames
+        heard = 0
         while True:
+            left = self.frames - heard
+            count = left if frames < 0 else min(frames, left)
             try:
                 with silence():
                     block = self._file.read(count, dtype=dtype, always_2d=True)

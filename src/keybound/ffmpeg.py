@@ -31,8 +31,8 @@ def chapters(path: Path, reader: str) -> bytes:
     """Return the chapters of a file in the words of ffmpeg's own format, or nothing."""
     program = find(path, "read")
     source = ("-protocol_whitelist", "file", "-f", reader, "-i", f"file:{path}")
-    form = ("-map_metadata", "-1", "-f", "ffmetadata", "-")
-    said = _run(program, (*source, *form), f"the chapters of {path} cannot be read")
+    what = f"the chapters of {path} cannot be read"
+    said = _run(program, (*source, "-f", "ffmetadata", "-"), what)
     _, mark, rest = said.partition(b"[CHAPTER]")
     return b";FFMETADATA1\n" + mark + rest if mark else b""
 
@@ -40,7 +40,7 @@ def chapters(path: Path, reader: str) -> bytes:
 def encode(wav: Path, path: Path, bitrate_bps: int, chapters: bytes = b"") -> None:
     """Write a WAV as AAC in an M4A, with chapters as `chapters` gives them."""
     program = find(path, "write")
-    sources, form = ["-i", f"file:{wav}"], ["-map", "0:a", "-map_metadata", "-1"]
+    sources, form = ["-i", f"file:{wav}"], ["-map", "0:a"]
     if chapters:
         sources += ["-protocol_whitelist", "pipe", "-f", "ffmetadata", "-i", "pipe:0"]
         form += ["-map_chapters", "1"]

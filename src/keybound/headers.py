@@ -12,6 +12,10 @@ from typing import Any
 from keybound.errors import AudioError
 
 WAVES = ("WAV", "WAVEX", "RF64")  # three headers of one family, all of them named .wav
+_W64_BYTES = {
+    "PCM_U8": 1, "PCM_16": 2, "PCM_24": 3, "PCM_32": 4, "FLOAT": 4, "DOUBLE": 8, "ULAW": 1,
+    "ALAW": 1,
+}  # fmt: skip
 _W64_DATA = b"data" + bytes.fromhex("f3acd3118cd100c04f8edb8a")
 
 
@@ -44,7 +48,11 @@ def promised_frames(path: Path, file: Any) -> int:
         if file.format in WAVES:
             whole = _data_chunk_end(data) <= len(data)
         elif file.format in ("AIFF", "CAF", "W64", "AU"):
-            whole = sound_end(data) <= len(data)
+            start, end = _sound_span(data)
+            whole = end <= len(data)
+            # libsndfile takes the chunks behind the sound of a W64 for sound.
+            if file.format == "W64" and (width := _W64_BYTES.get(file.subtype)):
+                promised = min(promised, (end - start) // (width * file.channels))
         elif file.format == "OGG":  # the last page is marked when the encoder came to its end
             page = data[max(0, data.rfind(b"OggS")) :]
             whole = len(page) > 26 and len(page) >= 27 + page[26] + sum(page[27 : 27 + page[26]])
@@ -60,11 +68,11 @@ def promised_frames(path: Path, file: Any) -> int:
     return promised - (1_152 if file.subtype.startswith("MPEG") else 0)
 
 
-def sound_end(data: mmap.mmap) -> int:
-    """Return where an AIFF, CAF, W64 or AU says that its sound ends; 0 if it does not say."""
+def _sound_span(data: mmap.mmap) -> tuple[int, int]:
+    """Return where an AIFF, CAF, W64 or AU says that its sound lies; zeros if it does not say."""
     if data[:4] in (b".snd", b"dns."):
         start, size = struct.unpack_from(">2I" if data[:1] == b"." else "<2I", data, 4)
-        return 0 if size == 0xFFFFFFFF else int(start + size)
+        return (0, 0) if size == 0xFFFFFFFF else (start, start + size)
     start, header, sound, align, counted = {
         b"FORM": (12, ">4sI", b"SSND", 2, 0),
         b"caff": (8, ">4sq", b"data", 1, 0),  # a size of -1: to the end
@@ -73,10 +81,14 @@ def sound_end(data: mmap.mmap) -> int:
     width = struct.calcsize(header)
     while start + width <= len(data):
         name, size = struct.unpack_from(header, data, start)
-        if name == sound or size < counted:
-            return int(start + width + size - counted) if size >= counted else 0
-        start += width + size - counted + -size % align
-    return 0
+        start += width
+        size -= counted
+        if name == sound and size >= 0:
+            return start, start + size
+        if size < 0:
+            break
+        start += size + -size % align
+    return 0, 0
 
 
 def _data_chunk_end(data: mmap.mmap) -> int:

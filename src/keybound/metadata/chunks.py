@@ -127,14 +127,31 @@ def write(part: Path, pieces: tuple[Piece, ...]) -> None:
         sound = next(chunk for chunk in there if chunk.name == layout.sound)
         own = {chunk.name for chunk in there} - {b"LIST"}
         kept = [one for one in pieces if one.data[: len(layout.sound)] not in own]
-        if behind := [one.data for one in kept if one.behind]:
-            file.truncate(there[-1].end)  # some formats fill the last chunk, some do not
-            file.seek(0, os.SEEK_END)
-            for one in behind:
-                file.write(bytes(-(file.tell() - there[-1].body) % layout.align) + one)
-        before = b"".join(_filled(one.data, layout) for one in kept if not one.behind)
-        splice(file, sound.start, sound.start, before)
+        before, behind = bytearray(), bytearray()
+        for one in kept:
+            filled = one.data + bytes(-len(one.data) % layout.align)
+            if _belongs_behind(one, family, head):
+                behind += filled
+            else:
+                before += filled
+        if behind:
+            last = there[-1]
+            file.truncate(last.end)  # some formats fill the last chunk, some do not
+            file.seek(last.end)
+            file.write(bytes(-(last.end - last.body) % layout.align) + bytes(behind))
+        splice(file, sound.start, sound.start, bytes(before))
         _correct(file, family, head)
+
+
+def _belongs_behind(piece: Piece, family: str, head: bytes) -> bool:
+    """Return whether a chunk goes behind the sound: where it was, or where libsndfile can read on.
+
+    It takes what is behind the sound of a W64 for sound, and loses its way behind a chunk of odd
+    size in an RF64.
+    """
+    if family == "W64":
+        return False
+    return piece.behind or (head[:4] == b"RF64" and len(piece.data) % 2 == 1)
 
 
 def mend_aiff(part: Path, frames: int) -> None:
@@ -234,10 +251,6 @@ def _name_of(name: bytes) -> str:
 def _chunk(name: bytes, body: bytes, header: str = "<4sI") -> bytes:
     filled = bytes(len(body) % 2) if "I" in header else b""
     return struct.pack(header, name, len(body)) + body + filled
-
-
-def _filled(data: bytes, layout: Layout) -> bytes:
-    return data + bytes(-len(data) % layout.align)
 
 
 def _correct(file: IO[bytes], family: str, head: bytes) -> None:

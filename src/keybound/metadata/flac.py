@@ -22,7 +22,9 @@ def read(data: bytes) -> Metadata:
         name = _NAMES.get(kind, f"block {kind}")
         if kind in _OWN or not found.add(name, data, at, size + 4):
             continue
-        meaning |= _meaning(kind, name, found.pieces[-1].data[4:])
+        block = found.pieces.pop().data
+        found.pieces.append(Piece(name, bytes([kind]) + block[1:]))  # which is last may change
+        meaning |= _meaning(kind, name, block[4:])
     return Metadata("FLAC", tuple(found.pieces), meaning, tuple(found.lost))
 
 

@@ -1,5 +1,6 @@
 """ID3v2 tags, and what stands at the end of an MP3: Lyrics3, APE and ID3v1."""
 
+import itertools
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,7 +51,7 @@ def read(data: bytes) -> Metadata:
             meaning |= meaning_of(found.pieces[-1].data)
         start += size
     behind = []
-    for name, at, size in _trailers(data, start):
+    for name, at, size in itertools.islice(_trailers(data, start), 8):
         if found.add(name, data, at, size, behind=True):
             behind.append(found.pieces.pop())
             meaning |= _trailing(behind[-1])
@@ -197,19 +198,26 @@ def _split(data: bytes, codec: int) -> tuple[str, bytes]:
 def _trailers(data: bytes, start: int) -> Iterator[tuple[str, int, int]]:
     """Yield name, start and size of the tags at the end, the last one first."""
     end = len(data)
+    while found := _trailer(data, start, end):
+        _, end, _ = found
+        yield found
+
+
+def _trailer(data: bytes, start: int, end: int) -> tuple[str, int, int] | None:
+    """Find the tag that ends here."""
     if end - start >= 128 and data[end - 128 : end - 125] == b"TAG":
-        end -= 128
-        yield "ID3v1", end, 128
-    if data[end - 9 : end] == b"LYRICS200" and data[end - 15 : end - 9].isdigit():
-        size = int(data[end - 15 : end - 9]) + 15
-        if start <= end - size and data[end - size : end - size + 11] == b"LYRICSBEGIN":
-            end -= size
-            yield "Lyrics3", end, size
+        return "ID3v1", end - 128, 128
     if end - start >= 32 and data[end - 32 : end - 24] == b"APETAGEX":
         _, size, _, flags = struct.unpack_from("<4I", data, end - 24)
         size += 32 if flags >> 31 else 0
         if 32 <= size <= end - start:
-            yield "APE", end - size, size
+            return "APE", end - size, size
+    digits = data[max(start, end - 15) : end - 9]
+    if data[max(start, end - 9) : end] == b"LYRICS200" and len(digits) == 6 and digits.isdigit():
+        size = int(digits) + 15
+        if size <= end - start and data[end - size : end - size + 11] == b"LYRICSBEGIN":
+            return "Lyrics3", end - size, size
+    return None
 
 
 def _trailing(piece: Piece) -> Meaning:

@@ -36,10 +36,10 @@ def read(data: bytes) -> Metadata:
         _, meaning = vorbis.fields_of(body)
     except (ValueError, IndexError, struct.error):
         return Metadata("OGG", lost=("comments",))
-    (vendor,) = struct.unpack_from("<I", body)
-    if not meaning.fields and not meaning.pictures and not meaning.rest:
+    if meaning == Meaning():
         return Metadata("OGG")
-    return Metadata("OGG", (Piece("comments", body[4 + vendor :]),), meaning)
+    (vendor,) = struct.unpack_from("<I", body)
+    return Metadata("OGG", (Piece("comments", _list(body[4 + vendor :], start)),), meaning)
 
 
 def write(part: Path, pieces: tuple[Piece, ...]) -> None:
@@ -48,13 +48,14 @@ def write(part: Path, pieces: tuple[Piece, ...]) -> None:
         found = _headers(file.read(1 << 20))
         if found is None:
             raise ValueError("an ogg file without headers")
-        kind = _kind(found.packets[0])
-        start, headers = _STARTS[kind]
+        start, headers = _STARTS[_kind(found.packets[0])]
         if len(found.packets) != headers:
             raise ValueError("an ogg file with sound among its headers")
         body = found.packets[1].removeprefix(start)
         (vendor,) = struct.unpack_from("<I", body)
-        packets = [start + body[: 4 + vendor] + _list(pieces[0].data, kind), *found.packets[2:]]
+        comments = start + body[: 4 + vendor] + _list(pieces[0].data, start)
+        comments += b"\1" if start == b"\x03vorbis" else b""  # the framing bit
+        packets = [comments, *found.packets[2:]]
         pages = _pages(packets, found.serial)
         splice(file, found.first, found.end, b"".join(pages))
         more = len(pages) - found.pages
@@ -68,14 +69,13 @@ def made(meaning: Meaning) -> tuple[tuple[Piece, ...], tuple[str, ...]]:
     return ((Piece("comments", body),) if meaning.fields or meaning.pictures else ()), ()
 
 
-def _list(fields: bytes, kind: bytes) -> bytes:
-    """Return the list of fields alone with what must follow it in this codec."""
+def _list(fields: bytes, start: bytes) -> bytes:
+    """Return the list of fields, in Opus with what follows where its first bit asks for that."""
     at = 4
     for _ in range(struct.unpack_from("<I", fields)[0]):
         at += 4 + struct.unpack_from("<I", fields, at)[0]
-    if kind == b"OpusHead":  # what follows is kept where its first bit asks for that
-        return fields if len(fields) > at and fields[at] & 1 else fields[:at]
-    return fields[:at] + b"\1"  # the framing bit
+    kept = start == b"OpusTags" and len(fields) > at and fields[at] & 1
+    return fields if kept else fields[:at]
 
 
 def checksum(page: bytes) -> int:
