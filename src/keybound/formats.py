@@ -53,6 +53,7 @@ _RATES_HZ = {
         96_000,
     ),
 }  # fmt: skip
+_ALAC_FRAMES = 1 << 25  # libsndfile loses its own index of a longer file: PCM has none
 _MAX_CHANNELS = {"MP3": 2, "FLAC": 8, "M4A": 8}
 WAV_LIMIT_BYTES = (1 << 32) - (1 << 16)  # sizes in headers of WAV and AIFF have 32 bits
 
@@ -86,6 +87,8 @@ def kind_of(path: Path, like: Like, frames: int, channels: int) -> tuple[str, st
         kind, subtype = like.format, like.subtype
     elif not alike:
         subtype = nearer.get(like.subtype, subtype)
+    if subtype.startswith("ALAC") and frames > _ALAC_FRAMES:
+        subtype = _PACKED.get(subtype, "PCM_16")
     sample_bytes = PCM_BITS.get(subtype, 64 if subtype == "DOUBLE" else 32) // 8
     size_bytes = frames * channels * sample_bytes + like.metadata.size_bytes
     if kind in WAVES and size_bytes > WAV_LIMIT_BYTES:

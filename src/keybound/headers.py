@@ -16,6 +16,7 @@ _W64_BYTES = {
     "PCM_U8": 1, "PCM_16": 2, "PCM_24": 3, "PCM_32": 4, "FLOAT": 4, "DOUBLE": 8, "ULAW": 1,
     "ALAW": 1,
 }  # fmt: skip
+PASSED_BYTES = 50_000  # beyond that libsndfile reads a CAF from a wrong place
 _W64_DATA = b"data" + bytes.fromhex("f3acd3118cd100c04f8edb8a")
 
 
@@ -50,6 +51,9 @@ def promised_frames(path: Path, file: Any) -> int:
         elif file.format in ("AIFF", "CAF", "W64", "AU"):
             start, end = _sound_span(data)
             whole = end <= len(data)
+            if file.format == "CAF" and start > PASSED_BYTES:
+                what = f"{path} has more before its sound than can be passed over"
+                raise AudioError(what, hint="convert it, for example to wav with ffmpeg")
             # libsndfile takes the chunks behind the sound of a W64 for sound.
             if file.format == "W64" and (width := _W64_BYTES.get(file.subtype)):
                 promised = min(promised, (end - start) // (width * file.channels))

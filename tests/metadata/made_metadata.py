@@ -1,6 +1,7 @@
 """Hosts that say all that their formats can, made with mutagen or by hand."""
 
 import base64
+import shutil
 import struct
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import mutagen.mp4
 import mutagen.oggopus
 import mutagen.oggvorbis
 import numpy as np
+import pytest
 import soundfile as sf
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + np.random.default_rng(3).bytes(90_000)  # more than an Ogg page
@@ -202,3 +204,4 @@ HOSTS = {
     "a.flac": flac, "a.ogg": ogg, "a.opus": ogg, "a.mp3": mp3, "a.wav": riff, "a.aiff": aiff,
     "a.caf": caf, "a.w64": w64, "a.au": au,
 }  # fmt: skip
+with_ffmpeg = pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="ffmpeg is absent")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
+from keybound.headers import PASSED_BYTES
 from keybound.metadata import id3
 from keybound.metadata.model import (
     LIMIT_PIECES,
@@ -33,7 +34,7 @@ class Layout:
 
 
 class Chunk(NamedTuple):
-    """Where a chunk lies; the end of the last one is that of the file at most."""
+    """Where a chunk lies."""
 
     name: bytes
     start: int
@@ -77,7 +78,7 @@ def family_of(head: bytes) -> str:
 
 
 def listed(data: bytes, layout: Layout) -> Iterator[Chunk]:
-    """Yield the chunks that lie within the data; sound whose size is not known fills it."""
+    """Yield the chunks, the last one though it be cut; sound of no known size fills the data."""
     at, header, long_size = layout.start, struct.Struct(layout.header), 0
     while at + header.size <= len(data):
         name, size = header.unpack_from(data, at)
@@ -88,7 +89,7 @@ def listed(data: bytes, layout: Layout) -> Iterator[Chunk]:
         if name == layout.sound:
             unknown = size == _UNKNOWN or size >= 1 << 63
             size = min(long_size or len(data) if unknown else size, len(data) - body)
-        if size < 0 or body + size > len(data):
+        if size < 0:
             return
         yield Chunk(name, at, body, body + size)
         at = body + size + -size % layout.align
@@ -130,7 +131,8 @@ def write(part: Path, pieces: tuple[Piece, ...]) -> None:
         before, behind = bytearray(), bytearray()
         for one in kept:
             filled = one.data + bytes(-len(one.data) % layout.align)
-            if _belongs_behind(one, family, head):
+            start = sound.start + len(before) + len(filled)
+            if (one.behind and family != "W64") or not _passable(filled, start, family, head):
                 behind += filled
             else:
                 before += filled
@@ -143,15 +145,15 @@ def write(part: Path, pieces: tuple[Piece, ...]) -> None:
         _correct(file, family, head)
 
 
-def _belongs_behind(piece: Piece, family: str, head: bytes) -> bool:
-    """Return whether a chunk goes behind the sound: where it was, or where libsndfile can read on.
+def _passable(data: bytes, start: int, family: str, head: bytes) -> bool:
+    """Return whether libsndfile finds the sound behind this chunk, where it would then start.
 
-    It takes what is behind the sound of a W64 for sound, and loses its way behind a chunk of odd
-    size in an RF64.
+    It loses its way behind a chunk of odd size in an RF64, and behind more than some bytes in a
+    CAF or W64. (What is behind the sound of a W64 it takes for sound, hence all come first there.)
     """
-    if family == "W64":
-        return False
-    return piece.behind or (head[:4] == b"RF64" and len(piece.data) % 2 == 1)
+    if head[:4] == b"RF64":
+        return struct.unpack_from("<I", data, 4)[0] % 2 == 0
+    return family not in ("CAF", "W64") or start <= PASSED_BYTES
 
 
 def mend_aiff(part: Path, frames: int) -> None:
@@ -226,7 +228,7 @@ def _meaning(key: bytes, name: str, body: bytes, layout: Layout) -> Meaning:
         pairs = zip(parts[::2], parts[1::2], strict=False)
         fields = ((decoded(key).lower(), decoded(value)) for key, value in pairs)
         return Meaning(tuple((_CAF.get(key, key), value) for key, value in fields if key))
-    return Meaning(rest=(name,))
+    return Meaning(rest=(f"LIST {_name_of(body[:4])}" if key == b"LIST" else name,))
 
 
 def _info(body: bytes, layout: Layout) -> Meaning:

@@ -24,7 +24,7 @@ def read(data: bytes) -> Metadata:
             continue
         block = found.pieces.pop().data
         found.pieces.append(Piece(name, bytes([kind]) + block[1:]))  # which is last may change
-        meaning |= _meaning(kind, name, block[4:])
+        meaning += _meaning(kind, name, block[4:])
     return Metadata("FLAC", tuple(found.pieces), meaning, tuple(found.lost))
 
 

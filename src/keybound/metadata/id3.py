@@ -35,12 +35,11 @@ _APE = {"year": "date", "track": "tracknumber", "album artist": "albumartist"}
 
 
 def length_of(data: bytes, at: int) -> int:
-    """Return the bytes of an ID3v2 tag that starts here, at most what there is; 0 if none does."""
+    """Return the bytes of an ID3v2 tag that starts here, as it says; 0 if none does."""
     head = data[at : at + 10]
     if len(head) < 10 or head[:3] != b"ID3" or max(head[6:]) > 0x7F:
         return 0
-    length = 10 + _seven(head[6:]) + (10 if head[5] & 0x10 else 0)
-    return min(length, len(data) - at)
+    return 10 + _seven(head[6:]) + (10 if head[5] & 0x10 else 0)
 
 
 def read(data: bytes) -> Metadata:
@@ -49,7 +48,7 @@ def read(data: bytes) -> Metadata:
     while (size := length_of(data, start)) and not found.full:
         if found.add("ID3v2", data, start, size):
             meaning |= meaning_of(found.pieces[-1].data)
-        start += size
+        start = min(start + size, len(data))
     behind = []
     for name, at, size in itertools.islice(_trailers(data, start), 8):
         if found.add(name, data, at, size, behind=True):

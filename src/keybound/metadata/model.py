@@ -98,13 +98,13 @@ class Collector:
     @property
     def full(self) -> bool:
         """Return whether there are too many pieces: then the rest need not be looked at."""
-        return len(self.pieces) + len(self.lost) > LIMIT_PIECES
+        return len(self.pieces) + len(self.lost) >= LIMIT_PIECES
 
     def add(self, name: str, data: bytes, start: int, size: int, *, behind: bool = False) -> bool:
-        """Copy `size` bytes at `start` of `data`, which may be a map of a file, if they fit."""
-        if not 0 <= start <= start + size <= len(data):
-            return False
-        if size > self._room or self.full:
+        """Copy `size` bytes at `start` of `data`, which may be a map of a file, if they are there
+        and there is room; otherwise note the name.
+        """
+        if start + size > len(data) or size > self._room or self.full:
             self.lost.append(name)
             return False
         self._room -= size
