@@ -152,7 +152,7 @@ def _passable(data: bytes, start: int, family: str, head: bytes) -> bool:
     CAF or W64. (What is behind the sound of a W64 it takes for sound, hence all come first there.)
     """
     if head[:4] == b"RF64":
-        return struct.unpack_from("<I", data, 4)[0] % 2 == 0
+        return data[4] % 2 == 0  # the lowest byte of its size
     return family not in ("CAF", "W64") or start <= PASSED_BYTES
 
 
