@@ -19,7 +19,7 @@ MAGIC = (
 READABLE = (*WAVES, "FLAC", "OGG", "MP3", "AIFF", "CAF", "W64", "AU")
 PCM_BITS = {
     "PCM_S8": 8, "PCM_U8": 8, "PCM_16": 16, "PCM_24": 24, "PCM_32": 32,
-    "ALAC_16": 16, "ALAC_20": 20, "ALAC_24": 24, "ALAC_32": 32,
+    "ALAC_16": 16,
 }  # fmt: skip
 DOUBLES = ("PCM_32", "ALAC_32", "DOUBLE")  # what float32 cannot hold
 PERCEPTUAL = ("VORBIS", "OPUS", "MPEG_LAYER_III", "AAC")
@@ -87,8 +87,10 @@ def kind_of(path: Path, like: Like, frames: int, channels: int) -> tuple[str, st
         kind, subtype = like.format, like.subtype
     elif not alike:
         subtype = nearer.get(like.subtype, subtype)
-    if subtype.startswith("ALAC") and frames > _ALAC_FRAMES:
-        subtype = _PACKED.get(subtype, "PCM_16")
+    # libsndfile's ALAC of more than 16 bits does not give noise back as it was.
+    subtype = _PACKED.get(subtype, subtype)
+    if subtype == "ALAC_16" and frames > _ALAC_FRAMES:
+        subtype = "PCM_16"
     sample_bytes = PCM_BITS.get(subtype, 64 if subtype == "DOUBLE" else 32) // 8
     size_bytes = frames * channels * sample_bytes + like.metadata.size_bytes
     if kind in WAVES and size_bytes > WAV_LIMIT_BYTES:
