@@ -162,7 +162,7 @@ def test_a_mark_in_a_small_part_is_found_and_verified(
 def test_detect_for_machines(run: Run, marked: Path, marker: Watermarker) -> None:
     plain = run("detect", marked, "--json").json
     assert set(plain) == {
-        "present", "presence", "threshold", "evidence_s", "evidence_threshold_s", "spans",
+        "path", "present", "presence", "threshold", "evidence_s", "evidence_threshold_s", "spans",
     }  # fmt: skip
     assert plain["present"] is True
     heard = audio.read(marked)

@@ -1,5 +1,6 @@
 """The examples do what they say."""
 
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -18,9 +19,12 @@ def test_speech_is_marked_as_it_is_spoken(
     output = tmp_path / "marked.wav"
     monkeypatch.setattr(sys, "argv", ["live_speech.py", str(output), "0"])
     runpy.run_path(str(EXAMPLES / "live_speech.py"), run_name="__main__")
-    latency, slowest, verdict = capsys.readouterr().out.splitlines()
-    assert latency.startswith("marked 1")
+    latency, *seconds, slowest, verdict = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"each block comes out marked 1\d\d ms after it went in", latency)
+    assert len(seconds) == 7  # one for each second of the clip, while it is spoken
+    heard = [float(line.rsplit(maxsplit=1)[1]) for line in seconds]
+    assert min(heard[1:]) > 0.9  # the first second is still on its way
     assert slowest.startswith("a block of 40 ms took ")
-    assert verdict.startswith("marked, payload agrees in 16 of 16 bits")
+    assert verdict.startswith("sealed: marked, payload agrees in 16 of 16 bits")
     made, host = sf.info(output), sf.info(SPEECH)
     assert (made.frames, made.samplerate) == (host.frames, host.samplerate)

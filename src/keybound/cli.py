@@ -7,6 +7,7 @@ Keys come from files or from standard input, never from an argument. Exit status
 """
 
 import dataclasses
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ import click
 
 from keybound import lab, ledger, parties
 from keybound.corpora import batch
+from keybound.errors import KeyBoundError, missing
 from keybound.parties import Claim, claim, every_claim, lone_key
 from keybound.registry import Registry, default_path
 from keybound.terminal import (
@@ -35,9 +37,11 @@ from keybound.terminal import (
     registry,
     reworded,
     say,
+    tell,
 )
 
 if TYPE_CHECKING:
+    from keybound.evidence import Detection
     from keybound.verdict import Verdict
     from keybound.watermark import Watermarker
 
@@ -147,23 +151,54 @@ def evidence(verdict: "Verdict") -> dict[str, Any]:
 
 
 @cli.command()
-@click.argument("recording", type=click.Path())
+@click.argument("recordings", nargs=-1, required=True, type=click.Path())
 @click.option("--frames", is_flag=True, help="With --json: the values of every frame too.")
 @click.option("--plot", "picture", type=click.Path(), help="Draw where: a name in .svg or .png.")
 @options(model, as_json)
 def detect(
-    recording: str, frames: bool, picture: str | None, model: str | None, as_json: bool
+    recordings: tuple[str, ...],
+    frames: bool,
+    picture: str | None,
+    model: str | None,
+    as_json: bool,
 ) -> None:
-    """Say whether RECORDING carries a mark, and where. Exit status 0 if so, 1 if not."""
+    """Say whether RECORDINGS carry a mark, and where.
+
+    A folder stands for all recordings in it and below. Of several recordings each has one line.
+    Exit status 0 if any is marked, 1 if none is, 2 if any could not be read.
+    """
     from keybound import files, plot
+    from keybound.corpora.manifest import expand
 
     if frames and not as_json:
         raise click.UsageError("--frames needs --json")
+    paths = expand(recordings)
     if picture is not None:
+        if len(paths) > 1:
+            raise click.UsageError("--plot draws one recording")
         plot.check(Path(picture))
-    found = files.detect(load(model), recording, progress=progress_bar("listening"))
-    if picture is not None:
-        plot.draw(found, Path(picture), Path(recording).name)
+    marker = load(model)
+    marked = failed = 0
+    for path in paths:
+        about = f"listening to {Path(path).name}" if len(paths) > 1 else "listening"
+        try:
+            found = files.detect(marker, path, progress=progress_bar(about))
+        except (KeyBoundError, OSError) as error:
+            failed += 1
+            line = tell(error)
+            if as_json:
+                emit({"path": path, "error": line}, "", as_json)
+            continue
+        marked += found.present
+        if picture is not None:
+            plot.draw(found, Path(picture), Path(path).name)
+        text = in_a_line(found, path) if len(paths) > 1 else in_lines(found)
+        emit({"path": path} | found_as_plain(found, frames), text, as_json)
+    sys.exit(2 if failed else 0 if marked else 1)
+
+
+def found_as_plain(found: "Detection", frames: bool) -> dict[str, Any]:
+    """Return a detection as plain values, with those of every frame if they are wanted."""
     result: dict[str, Any] = {
         "present": found.present,
         "presence": found.presence,
@@ -178,11 +213,23 @@ def detect(
             "frame_presence": found.frame_presence.tolist(),
             "frame_logits": found.frame_logits.tolist(),
         }
+    return result
+
+
+def in_lines(found: "Detection") -> str:
+    """Return a detection for people, a line for each span."""
     what = "marked" if found.present else "no mark found"
     lines = [f"{what} (presence {found.presence:.3f})"]
     lines += [f"  {s.start_s:8.2f} s to {s.end_s:8.2f} s  {s.score:.3f}" for s in found.spans]
-    emit(result, "\n".join(lines), as_json)
-    sys.exit(0 if found.present else 1)
+    return "\n".join(lines)
+
+
+def in_a_line(found: "Detection", path: str) -> str:
+    """Return a detection of one recording among several, for people."""
+    what = "marked" if found.present else "no mark found"
+    spans = ", ".join(f"{s.start_s:.2f} to {s.end_s:.2f} s" for s in found.spans)
+    where = f": {spans}" if spans else ""
+    return f"{path}: {what} (presence {found.presence:.3f}){where}"
 
 
 @cli.command()
@@ -267,8 +314,14 @@ def verify(
 @click.option("--out", default="demo", show_default=True, help="Folder for what the demo makes.")
 @model
 def demo(out: str, model: str | None) -> None:
-    """Mark a shipped clip, attack it, verify it, draw it."""
-    from keybound.demo import run
+    """Mark a shipped clip, attack it, verify it, draw it.
+
+    Needs the extra demo: pip install 'keybound[demo]'
+    """
+    try:
+        from keybound.demo.show import run
+    except ModuleNotFoundError as error:
+        raise missing(error.name, "demo") from error
 
     run(load(model), Path(out))
 
@@ -284,9 +337,15 @@ cli.add_command(lab.bench)
 
 
 def main() -> None:
-    """Run the command line; every refusal is one line and exit status 2."""
+    """Run the command line; every error is one line and exit status 2."""
+    if "_KEYBOUND_COMPLETE" in os.environ:  # asked by a shell
+        cli.main(prog_name="keybound")
     with in_one_line():
         try:
-            cli.main(prog_name="keybound", standalone_mode=False)
+            # Not cli.main, which ends in status 1, a "no", when a pipe breaks.
+            with cli.make_context("keybound", sys.argv[1:]) as context:
+                cli.invoke(context)
+        except click.exceptions.Exit as end:
+            sys.exit(end.exit_code)
         except click.ClickException as error:
             refuse(*reworded(error))

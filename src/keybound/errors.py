@@ -3,6 +3,18 @@
 A caller may catch `KeyBoundError` alone; the children say which room refused.
 """
 
+DEBUG = "KEYBOUND_DEBUG"  # the environment variable that asks for tracebacks
+EXTRAS = {  # which brings a package that the base install does not hold
+    "scipy": "attacks",
+    "matplotlib": "plot",
+    "torch": "train",
+    "pesq": "bench",
+    "pystoi": "bench",
+    "pyarrow": "batch",
+    "ray": "ray",
+    "cryptography": "sign",
+}
+
 
 class KeyBoundError(Exception):
     """Anything KeyBound refuses to do: `message` says what, `hint` what may help."""
@@ -47,3 +59,27 @@ class RecipeError(KeyBoundError):
 
 class CorpusError(KeyBoundError):
     """A manifest, or the results of a batch, that cannot be used."""
+
+
+def missing(package: str | None, extra: str) -> KeyBoundError:
+    """Return the error that a package is not installed, with the extra that brings it."""
+    top = (package or "a package").partition(".")[0]
+    what = f"this needs {top}, which is not installed"
+    return KeyBoundError(what, hint=f"pip install 'keybound[{extra}]'")
+
+
+def explain(error: BaseException) -> tuple[str, str | None]:
+    """Return what went wrong in one line, and a hint or None, for any exception."""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        package = error.name.partition(".")[0]
+        if package in EXTRAS:
+            error = missing(package, EXTRAS[package])
+    if isinstance(error, KeyBoundError):
+        return error.message, error.hint
+    if isinstance(error, OSError) and error.strerror:
+        reason = error.strerror.lower()
+        return (f"{error.filename}: {reason}" if error.filename else reason), None
+    if isinstance(error, MemoryError):
+        return "not enough memory", "in a batch fewer --jobs need less"
+    words = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"unexpected error: {words}", f"{DEBUG}=1 shows where; please report it"

@@ -5,6 +5,7 @@ Their rooms are imported inside the verb.
 
 import importlib
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -101,9 +102,20 @@ def export(run: str, out: str, valid: str, attacks: tuple[str, ...], int8: bool)
 def _torch_room(name: str) -> Any:
     try:
         return importlib.import_module(name)
-    except ImportError as error:
-        what = f"this needs {error.name}"
-        raise KeyBoundError(what, hint="pip install 'keybound[train]'") from error
+    except ModuleNotFoundError as error:
+        raise _missing(error.name, "train") from error
+
+
+def _need_meters() -> None:
+    """Raise an error that names the extra, before any work, where the quality meters are absent."""
+    for name in ("pesq", "pystoi"):
+        if find_spec(name) is None:
+            raise _missing(name, "bench")
+
+
+def _missing(package: str | None, extra: str) -> KeyBoundError:
+    what = f"this needs {package}, which is not installed"
+    return KeyBoundError(what, hint=f"pip install 'keybound[{extra}]'")
 
 
 @click.group(no_args_is_help=False)
@@ -136,7 +148,9 @@ def bench_run(suites: tuple[str, ...], speech: str, rows: str, **how: Any) -> No
     """Measure SUITES of attacks (paper, everyday, …), or single attacks, or security.
 
     Rows that are already there are not measured again. Those of a --set have a table of their own.
+    Needs the extra bench: pip install 'keybound[bench]'
     """
+    _need_meters()
     from keybound.benchmark import bench
 
     where = Path(rows)
@@ -166,8 +180,9 @@ def bench_seals(speech: tuple[str, ...], rows: str, networks: str | None, **how:
     """Measure sealed evidence: attacks, removers, forgery, copies, averages, wrong keys, quality.
 
     Recordings of one speaker are joined to pieces of 3, 10 and 30 s. Rows that are already there
-    are not measured again.
+    are not measured again. Needs the extra bench: pip install 'keybound[bench]'
     """
+    _need_meters()
     from keybound.benchmark import bench
 
     where, folder = Path(rows), Path(networks) if networks else None

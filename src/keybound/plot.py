@@ -1,10 +1,11 @@
 """Draw where a recording is marked: presence over time, and the spans. Knows no keys."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
-from keybound.errors import AudioError
+from keybound.errors import AudioError, missing
 from keybound.evidence import Detection
 
 MOST_POINTS = 2000  # a curve with more looks the same, and an SVG of hours would not open
@@ -18,6 +19,8 @@ def check(path: Path) -> None:
         raise AudioError(what, hint=f"{', '.join(ENDINGS)} can be written")
     if not path.parent.is_dir():
         raise AudioError(f"{path.parent} is not a folder", hint="make it first")
+    if find_spec("matplotlib") is None:
+        raise missing("matplotlib", "plot")
 
 
 def draw(found: Detection, path: Path, title: str = "") -> None:

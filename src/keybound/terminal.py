@@ -5,15 +5,18 @@ case without a full stop, with a hint in brackets where there is one; a refusal 
 """
 
 import json
+import os
 import re
+import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
 
 import click
 
-from keybound.errors import KeyBoundError
+from keybound.errors import DEBUG, explain
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,13 +38,19 @@ def octets(text: str) -> bytes:
 
 
 def say(message: str) -> None:
-    """Tell the user something that is not a result."""
-    click.echo(f"keybound: {message}", err=True)
+    """Print a message, which is not a result, as one line."""
+    line = "".join(c if c.isprintable() else "?" for c in message)
+    click.echo(f"keybound: {line}", err=True)
 
 
 def emit(result: dict[str, Any], text: str, as_json: bool) -> None:
-    """Print a result for a person, or for a machine."""
-    click.echo(json.dumps(result) if as_json else text)
+    """Print a result for a person, or for a machine.
+
+    A file name that is not UTF-8 has question marks in the text; in JSON, which escapes it, every
+    byte is kept.
+    """
+    plain = text.encode("utf-8", "replace").decode()
+    click.echo(json.dumps(result, allow_nan=False) if as_json else plain)
 
 
 def progress_bar(what: str) -> Callable[[int, int], None]:
@@ -101,25 +110,35 @@ nonce = click.option("--nonce", type=octets, default="", help="A nonce for the m
 
 
 def refuse(message: str, hint: str | None = None) -> NoReturn:
-    """Say why not, in one line whatever names the user gave, and end."""
-    line = message + (f" ({hint})" if hint else "")
-    say("".join(c if c.isprintable() else "?" for c in line))
+    """Print why not, in one line whatever names the user gave, and exit with status 2."""
+    say(message + (f" ({hint})" if hint else ""))
     sys.exit(2)
+
+
+def tell(error: BaseException) -> str:
+    """Print an error in one line, after its traceback if that is asked for; return the line."""
+    if os.environ.get(DEBUG):
+        traceback.print_exception(error)
+    message, hint = explain(error)
+    line = message + (f" ({hint})" if hint else "")
+    say(line)
+    return line
 
 
 @contextmanager
 def in_one_line() -> Iterator[None]:
-    """Turn every refusal into one line and exit status 2."""
+    """Turn every error, foreseen or not, into one line and exit status 2."""
     try:
         yield
-    except KeyBoundError as error:
-        refuse(error.message, error.hint)
     except (click.Abort, KeyboardInterrupt):
         say("stopped")
         sys.exit(130)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        refuse(f"{error.filename}: {reason}" if error.filename else reason)
+    except BrokenPipeError:  # whoever reads the results has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still held
+        sys.exit(128 + signal.SIGPIPE)
+    except Exception as error:  # whatever it is, it must not end in status 1, which is a "no"
+        tell(error)
+        sys.exit(2)
 
 
 def reworded(error: click.ClickException) -> tuple[str, str | None]:

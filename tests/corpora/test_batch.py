@@ -48,11 +48,12 @@ def test_a_run_has_a_row_for_each_input_and_goes_on_where_it_was(
     assert not list(home.glob("keybound-*"))
 
     outcome = run(*command)
-    assert outcome.code == 1
+    assert outcome.code == 2
+    (results,) = home.glob("keybound-embed-m-*.parquet")  # a default of this corpus's own
     assert outcome.out == (
-        "6 files, 0.00 hours: 3 done, 3 failed, 0 left; results in keybound-embed.parquet\n"
+        f"6 files, 0.00 hours: 3 done, 3 failed, 0 left; results in {results.name}\n"
     )
-    found = rows("keybound-embed.parquet")
+    found = rows(results)
     assert [row["path"] for row in found] == [row["path"] for row in table]
     assert [row["speaker"] for row in found] == list(range(6))  # theirs, to join on
     assert [row["manifest_status"] for row in found] == order
@@ -77,13 +78,13 @@ def test_a_run_has_a_row_for_each_input_and_goes_on_where_it_was(
     (home / "out" / "in" / "a" / "1.wav").unlink()
     outcome = run(*command, "--json")
     count = json.loads(outcome.out)
-    assert outcome.code == 1
+    assert outcome.code == 2
     assert (count["done"], count["failed"], count["pending"]) == (4, 2, 0)
     assert "done before: 1 of 6" in outcome.err
     after = times(home / "out")
     changed = {p.relative_to(home / "out/in") for p in after if after[p] != before.get(p)}
     assert changed == {Path("gone.wav"), Path("a/0.wav"), Path("a/1.wav")}
-    assert len(done(home / "keybound-embed.parquet.journal")) == 6 + 5
+    assert len(done(results.with_name(f"{results.name}.journal"))) == 6 + 5
 
     # Without its journal the outputs are somebody's, and are not replaced.
     for path in home.glob("keybound-embed*"):
@@ -220,3 +221,24 @@ def test_results_keep_columns_of_any_type(home: Path) -> None:
     assert first["spans"] == [{"start_s": 0.0, "end_s": 1.0, "score": 1.0}]
     assert (first["mixed"], second["mixed"], second["n"]) == ("1", '"x"', 2.5)
     assert hidden(home) == []
+
+
+def test_two_corpora_of_one_name_have_results_of_their_own(
+    run: Run, home: Path, marked: np.ndarray[Any, Any]
+) -> None:
+    for place in ("mon/calls", "tue/calls"):
+        (home / place).mkdir(parents=True)
+        sf.write(home / place / "1.wav", marked, RATE)
+        assert run("batch", "detect", place, "--jobs", 1).code == 0
+    assert len(list(home.glob("keybound-detect-calls-*.parquet"))) == 2
+    assert "done before: 1 of 1" in run("batch", "detect", "mon/calls", "--jobs", 1).err
+
+
+@pytest.mark.parametrize("out", ["in", ".", "in/../in"])
+def test_outputs_among_the_inputs_are_refused_by_name(
+    run: Run, home: Path, speech: np.ndarray[Any, Any], out: str
+) -> None:
+    fill(home / "in", speech, 1)
+    outcome = run("batch", "embed", "in", "--out", out, *WHOSE)
+    assert outcome.code == 2
+    assert f"--out {out} is the corpus itself, or a folder around it" in outcome.err

@@ -127,7 +127,7 @@ def test_an_output_whose_end_was_not_noted_is_taken_as_it_is(
     sf.write("out/a/1.wav", speech, RATE)
     before = times(home / "out")
     outcome = run(*command)
-    assert outcome.code == 1
+    assert outcome.code == 2
     assert "out/a/1.wav exists (--force replaces it)" in outcome.err
     assert times(home / "out") == before
     statuses = {row["output"]: (row["status"], row["verified"]) for row in rows("r.parquet")}
@@ -190,7 +190,7 @@ def test_a_worker_that_dies_costs_one_row(
     fill(home / "in", marked, 4)
     sf.write("in/a/poison.wav", marked, RATE)
     outcome = run("batch", "detect", "in", "--jobs", 2, "--results", "r.parquet")
-    assert outcome.code == 1
+    assert outcome.code == 2
     assert "4 done, 1 failed, 0 left, 4 marked" in outcome.out
     (row,) = [row for row in rows("r.parquet") if row["status"] == "failed"]
     assert row["path"] == "in/a/poison.wav"
@@ -237,7 +237,7 @@ def test_ray_does_the_same_and_outlives_its_workers(
     os.kill(first[0]["pid"], signal.SIGKILL)  # an actor, in the middle of its next block
     before = times(home / "out")
     out, err = program.communicate(timeout=90)
-    assert program.returncode == 1, err
+    assert program.returncode == 2, err
     assert "36 done, 1 failed, 0 left" in out
     ended = done(book)
     assert len(ended) == len({entry["done"] for entry in ended}) == 37

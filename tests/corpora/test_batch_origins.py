@@ -119,7 +119,7 @@ def test_a_record_that_was_changed_fails_the_row(run: Run, home: Path) -> None:
         known.execute("UPDATE record SET data = CAST(replace(data, 'alice', 'alicf') AS BLOB)")
     known.close()
     outcome = run(*(arg if arg != "heard" else "out" for arg in VERIFYING))
-    assert outcome.code == 1
+    assert outcome.code == 2
     assert "2 failed, 0 left, 0 verified, 0 sealed" in outcome.out
     assert "record 1: the record was changed" in outcome.err
 
@@ -164,7 +164,7 @@ def test_an_output_that_a_kill_left_is_taken_if_its_code_rolls(
     sf.write("out/flite-rms.wav", marker.mark(hosts["flite-rms"], RATE, **secret).samples, RATE)
     before = times(home / "out")
     outcome = run(*MARKING)
-    assert outcome.code == 1
+    assert outcome.code == 2
     assert "out/flite-rms.wav exists (--force replaces it)" in outcome.err
     assert times(home / "out") == before
     (taken,) = [entry["row"] for entry in done(book) if entry["row"]["status"] == "ok"]

@@ -1,8 +1,11 @@
 """The verbs of `keybound batch`: a whole corpus, over all cores or on Ray."""
 
 import contextlib
+import glob
+import hashlib
 import importlib.util
 import json
+import os
 import signal
 import sys
 import time
@@ -35,14 +38,18 @@ def batch() -> None:
 
     MANIFEST is a CSV, JSONL or Parquet file with a column path (and, where wanted, out, party,
     payload, nonce), or a folder, or a glob in quotes. A run that was stopped or killed goes on
-    where it was when it is started again. Exit status 0 if every file was done, 1 if some failed.
+    where it was when it is started again. Exit status 0 if every file was done, 2 if some failed.
     """
 
 
 manifest = click.argument("manifest", nargs=-1, required=True)
 key_reference = click.option("--key", "key", help="A key file, or env:NAME for a variable.")
 how = options(
-    click.option("--results", type=click.Path(), help="The table to write, .parquet or .jsonl."),
+    click.option(
+        "--results",
+        type=click.Path(),
+        help="The table to write, .parquet or .jsonl; by default named after verb and corpus.",
+    ),
     click.option("--jobs", type=click.IntRange(min=1), help="Cores to use; all if not given."),
     click.option(
         "--engine",
@@ -130,8 +137,7 @@ def _batch(
     from keybound.corpora import corpus, engines, journal
     from keybound.corpora.manifest import absolute, read
 
-    kind = "parquet" if importlib.util.find_spec("pyarrow") else "jsonl"
-    table = Path(results or f"keybound-{verb}.{kind}")
+    table = Path(results or default_results(verb, manifest[0]))
     path = table.with_name(f"{table.name}.journal")
     journal.check_results(table, path)
     about = {"verb": verb, "manifest": absolute(manifest[0])}
@@ -174,7 +180,22 @@ def _batch(
     if stop.number:
         say("stopped; the same command goes on from here")
         sys.exit(128 + stop.number)
-    sys.exit(1 if count["failed"] else 0)
+    sys.exit(2 if count["failed"] else 0)
+
+
+def default_results(verb: str, manifest: str) -> str:
+    """Return the name of the results table of a corpus: readable, and its own.
+
+    The digits tell corpora of one name in different folders apart.
+    """
+    from keybound.corpora.manifest import absolute
+
+    place = absolute(manifest)
+    plain = [part for part in Path(place).parts if not glob.has_magic(part)]
+    name = Path(*plain).stem or "corpus"
+    digits = hashlib.sha256(os.fsencode(place)).hexdigest()[:6]
+    kind = "parquet" if importlib.util.find_spec("pyarrow") else "jsonl"
+    return f"keybound-{verb}-{name}-{digits}.{kind}"
 
 
 def _whose(

@@ -56,6 +56,9 @@ def read(manifest: str, out: str | None = None, *, columns: Sequence[str] = ()) 
     else:
         what = "is no manifest" if path.exists() else "does not exist"
         raise CorpusError(f"{manifest} {what}", hint=f"a batch takes {KINDS}")
+    if not items and out is not None and _within(path, out):
+        hint = "name a folder for the outputs that does not hold the inputs"
+        raise CorpusError(f"--out {out} is the corpus itself, or a folder around it", hint=hint)
     if not items:
         raise CorpusError(f"no recordings in {manifest}", hint=f"a batch takes {KINDS}")
     if "out" not in columns:
@@ -64,9 +67,28 @@ def read(manifest: str, out: str | None = None, *, columns: Sequence[str] = ()) 
     return _with_outputs(items, absolute(root), out)
 
 
+def expand(names: Sequence[str]) -> list[str]:
+    """Return the recordings that are named: a folder stands for those in it and below."""
+    made: list[str] = []
+    for name in names:
+        path = Path(name)
+        inside = (
+            [item.path for item in _found(path.rglob("*"), path, None)] if path.is_dir() else []
+        )
+        if path.is_dir() and not inside:
+            raise CorpusError(f"no recordings in {name}", hint=f"names in {', '.join(SOUNDS)}")
+        made += inside or [name]
+    return made
+
+
 def absolute(path: str | os.PathLike[str]) -> str:
     """Name a file from the root, links left as they are: a linked file keeps its place."""
     return os.path.abspath(path)  # noqa: PTH100 (Path.absolute leaves .. in)
+
+
+def _within(path: Path, out: str) -> bool:
+    folder = path if path.is_dir() else _fixed(str(path))
+    return Path(absolute(folder)).is_relative_to(absolute(out))
 
 
 def joined(folder: str, name: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from keybound import files, trial
 from keybound.corpora.journal import COLUMNS, Row, Stamp
-from keybound.errors import CorpusError, KeyBoundError, KeyFileError
+from keybound.errors import CorpusError, KeyBoundError, KeyFileError, explain
 from keybound.evidence import Detection
 from keybound.keys import Key
 from keybound.likeness import Sketch
@@ -262,11 +262,6 @@ def _seconds(path: str | os.PathLike[str]) -> float | None:
 
 
 def in_words(error: BaseException) -> str:
-    """Say in a line what went wrong with one input."""
-    if isinstance(error, KeyBoundError):
-        return error.message + (f" ({error.hint})" if error.hint else "")
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror.lower()}" if error.filename else error.strerror
-    if isinstance(error, MemoryError):
-        return "there was not enough memory for it (fewer --jobs need less)"
-    return f"{type(error).__name__}: {error}".splitlines()[0]
+    """Return in a line what went wrong with one input."""
+    message, hint = explain(error)
+    return message + (f" ({hint})" if hint else "")

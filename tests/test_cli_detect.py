@@ -1,0 +1,93 @@
+"""`keybound detect` of several recordings, and what nobody foresaw."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import soundfile as sf
+
+from keybound import files
+
+Run = Callable[..., Any]  # to the outcome of `run` in conftest
+RATE = 16_000
+
+
+@pytest.fixture
+def folder(home: Path, clip: Any, marked: Any) -> Path:
+    """Two recordings, one of them marked, in a folder and one below it."""
+    (home / "calls" / "may").mkdir(parents=True)
+    sf.write(home / "calls" / "plain.wav", clip, RATE)
+    sf.write(home / "calls" / "may" / "marked.wav", marked, RATE)
+    (home / "calls" / "notes.txt").write_text("not a recording")
+    return home / "calls"
+
+
+def test_several_recordings_and_folders_have_a_line_each(run: Run, folder: Path) -> None:
+    outcome = run("detect", "calls", "calls/plain.wav")
+    assert outcome.code == 0  # one of them is marked
+    names = [line.split(": ")[0] for line in outcome.out.splitlines()]
+    assert names == ["calls/may/marked.wav", "calls/plain.wav", "calls/plain.wav"]
+    first, second, _ = outcome.out.splitlines()
+    assert ": marked (presence 0.9" in first
+    assert first.endswith(" s")  # its span
+    assert ": no mark found (presence 0.0" in second
+    assert run("detect", "calls/plain.wav", "calls/plain.wav").code == 1
+    assert folder.is_dir()
+
+
+@pytest.mark.usefixtures("folder")
+def test_one_that_cannot_be_read_does_not_stop_the_others(run: Run) -> None:
+    outcome = run("detect", "calls/notes.txt", "calls/may/marked.wav", "gone.wav", "--json")
+    assert outcome.code == 2
+    rows = [json.loads(line) for line in outcome.out.splitlines()]
+    assert [row["path"] for row in rows] == ["calls/notes.txt", "calls/may/marked.wav", "gone.wav"]
+    assert "error" in rows[0]
+    assert rows[1]["present"] is True
+    assert "no such file or directory" in rows[2]["error"]
+    assert len(outcome.err.splitlines()) == 2
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_several_recordings_cannot_have_is_refused(refused: Run, home: Path) -> None:
+    assert "--plot draws one recording" in refused("detect", "calls", "--plot", "x.svg").err
+    (home / "empty").mkdir()
+    assert "no recordings in empty" in refused("detect", "empty").err
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("x"), MemoryError(), RecursionError("deep")])
+def test_what_nobody_foresaw_is_an_error_and_no_answer(
+    refused: Run, host: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(files, "detect", fail)
+    line = refused("detect", host).err
+    if not isinstance(error, MemoryError):
+        assert f"unexpected error: {type(error).__name__}" in line
+        assert "KEYBOUND_DEBUG=1" in line
+
+
+def test_the_traceback_is_shown_on_demand(
+    run: Run, host: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "detect", lambda *_, **__: 1 / 0)
+    monkeypatch.setenv("KEYBOUND_DEBUG", "1")
+    outcome = run("detect", host)
+    assert outcome.code == 2
+    assert "Traceback" in outcome.err
+    assert outcome.err.splitlines()[-1].startswith("keybound: unexpected error: ZeroDivisionError")
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    command = [sys.executable, "-m", "keybound", "attack", "--list"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
