@@ -144,13 +144,16 @@ def embed(
         facts, words = evidence(verdict) | facts, verdict.words
     if made.clipped:
         say(f"samples limited to full scale: {made.clipped}")
+    if made.not_carried:
+        say(f"not carried over: {', '.join(made.not_carried)}")
     if made.position is not None:
         also = f", one of {seal.USUAL} that recur (--party has one for each recording)"
         say(f"sealed at position {made.position}{also if recurs else ''}")
     if name is not None:
         say(f"record {facts['record']}")
     facts |= {"output": output, "clipped": made.clipped, "position": made.position}
-    emit(facts | {"position_recurs": recurs}, words, as_json)
+    facts |= {"position_recurs": recurs, "not_carried": made.not_carried}
+    emit(facts, words, as_json)
 
 
 def evidence(verdict: "Verdict") -> dict[str, Any]:

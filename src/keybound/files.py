@@ -48,6 +48,7 @@ class Written:
     rate: int
     sha256: str = ""  # of the file
     fingerprint: Fingerprint = NO_FINGERPRINT  # of what it sounds like
+    not_carried: tuple[str, ...] = ()  # of what the host says beside its sound
 
 
 def _appear(part: Part, _: Written) -> None:
@@ -159,7 +160,8 @@ def _write(
             made.write(stream.flush(held).reshape(-1, file.channels))
     power = energy / max(1, made.frames * file.channels)
     seconds = made.frames / file.sample_rate
-    return Written(seconds, power, made.clipped, stream.position, made.frames, file.sample_rate)
+    done = Written(seconds, power, made.clipped, stream.position, made.frames, file.sample_rate)
+    return dataclasses.replace(done, not_carried=made.not_carried)
 
 
 def detect(

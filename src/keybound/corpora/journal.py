@@ -44,6 +44,7 @@ COLUMNS = {
     "origin": "string",  # whether it is that record's audio: same, other, unclear or none
     "spans": "spans",
     "clipped": "int64",  # samples limited to full scale
+    "not_carried": "string",  # what the host says beside its sound and the output cannot
     "took_s": "float64",
 }
 

@@ -26,6 +26,7 @@ from keybound.origin import MATCHES, Origin
 from keybound.output import Part
 from keybound.parties import Claim
 from keybound.search import Places
+from keybound.silence import silence
 from keybound.verdict import Verdict
 from keybound.watermark import Watermarker
 
@@ -184,6 +185,7 @@ class Worker:
             appear=hand_over,
         )
         row |= {HANDED: handed, "clipped": written.clipped, "position": written.position}
+        row["not_carried"] = ", ".join(written.not_carried) or None
         return row | _columns(verdict) | {"seconds": written.seconds}
 
     def _made(self, task: Task, one: Whose) -> Row | None:
@@ -257,7 +259,7 @@ def _seconds(path: str | os.PathLike[str]) -> float | None:
     """Give the length of a file that soundfile reads."""
     import soundfile
 
-    with contextlib.suppress(soundfile.SoundFileError):
+    with contextlib.suppress(soundfile.SoundFileError), silence():
         return float(soundfile.info(path).duration)
     return None
 
