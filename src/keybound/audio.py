@@ -36,6 +36,9 @@ from keybound.headers import cut_short, head_of, promised_frames
 Samples = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 
 MIN_RATE_HZ, MAX_RATE_HZ = 8_000, 192_000
+# Times full scale, 120 dB beyond it: more than lies between the softest and the loudest that any
+# converter takes, so a sample beyond this is a fault in the data, not a sound.
+LOUDEST = 1e6
 # libvorbis puts a whole write on the stack and dies on a long one; small blocks also bound memory.
 _BLOCK_FRAMES = 1 << 16
 
@@ -209,7 +212,7 @@ def check(samples: npt.ArrayLike, sample_rate: int) -> Samples:
 
     One dimension is mono; integers are scaled by the full scale of their type (uint8 is centred
     on 128, as in WAV files). An array that is neither float nor an integer of at most 32 bits,
-    not finite, empty, or with the channels first is refused. Floats are not copied.
+    not finite, beyond LOUDEST, empty, or with the channels first is refused. Floats are not copied.
     """
     check_rate(sample_rate)
     array: npt.NDArray[Any] = np.asarray(samples)
@@ -259,19 +262,37 @@ def to_mono(samples: Samples) -> Samples:
     return mono
 
 
-def check_rate(sample_rate: int) -> None:
-    """Refuse a sample rate outside of what is supported."""
-    if sample_rate != int(sample_rate) or not MIN_RATE_HZ <= sample_rate <= MAX_RATE_HZ:
-        hint = f"resample to between {MIN_RATE_HZ} and {MAX_RATE_HZ} Hz"
+def check_rate(sample_rate: float) -> int:
+    """Return a sample rate as an integer; refuse what is none, or outside of what is supported."""
+    hint = f"a whole number of Hz from {MIN_RATE_HZ} to {MAX_RATE_HZ}"
+    numbers = (int, float, np.integer, np.floating)
+    if not isinstance(sample_rate, numbers) or isinstance(sample_rate, bool):
+        raise AudioError(f"sample_rate must be a number, not {sample_rate!r}", hint=hint)
+    if not MIN_RATE_HZ <= sample_rate <= MAX_RATE_HZ or sample_rate != int(sample_rate):
+        hint = f"resample to {hint}"
         raise AudioError(f"a sample rate of {sample_rate} Hz is not supported", hint=hint)
+    return int(sample_rate)
+
+
+def check_channels(channels: int) -> int:
+    """Return a number of channels; refuse what is none."""
+    if not isinstance(channels, (int, np.integer)) or isinstance(channels, bool) or channels < 1:
+        hint = "as many as the samples have"
+        raise AudioError(f"channels must be an integer above 0, not {channels!r}", hint=hint)
+    return int(channels)
 
 
 def _check_content(samples: npt.NDArray[Any], name: str) -> None:
     if not samples.size:
         raise AudioError(f"{name} holds no samples", hint="at least one frame is needed")
-    if not np.isfinite(samples).all():
+    low, high = float(samples.min()), float(samples.max())  # NaN, if there is one
+    if not np.isfinite((low, high)).all():
         hint = "replace NaN and infinity first, for example with numpy.nan_to_num"
         raise AudioError(f"{name} holds samples that are not finite numbers", hint=hint)
+    most = low if -low > high else high
+    if abs(most) > LOUDEST:
+        hint = f"samples belong in [-1, 1], and beyond {LOUDEST:g} nothing is sound"
+        raise AudioError(f"{name} holds a sample of {most:.3g}, which is no sound", hint=hint)
 
 
 @contextlib.contextmanager

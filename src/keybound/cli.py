@@ -202,6 +202,8 @@ def found_as_plain(found: "Detection", frames: bool) -> dict[str, Any]:
         "threshold": found.threshold,
         "evidence_s": found.evidence_s,
         "evidence_threshold_s": found.evidence_threshold_s,
+        "channel": found.channel,
+        "channels_tried": found.channels_tried,
         "spans": [dataclasses.asdict(span) for span in found.spans],
     }
     if frames:

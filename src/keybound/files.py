@@ -19,11 +19,11 @@ import numpy as np
 
 from keybound import audio, fingerprint, records
 from keybound import seal as seals
+from keybound.channels import Hearing
 from keybound.errors import AudioError
 from keybound.evidence import Detection, Levels
 from keybound.fingerprint import Fingerprint
 from keybound.keys import Key
-from keybound.resampler import Resampler
 from keybound.search import Places
 from keybound.stream import SHORTEST_S, How, too_short
 from keybound.verdict import Verdict
@@ -181,15 +181,12 @@ def detect(
 
 def listen(recording: str | os.PathLike[str]) -> Levels:
     """Hear the levels of a file, as a detection holds them, without the networks."""
-    listener, made = seals.listener(), []
     with audio.Reader(recording) as file:
-        down = Resampler(file.sample_rate, seals.RATE, 1)
+        hearing = Hearing(file.sample_rate, file.channels, levels=True)
         for block in _blocks(file, lambda *_: None):
-            mono = block.mean(axis=1, keepdims=True).astype(np.float32, copy=False)
-            made += listener.push(down.push(mono)[:, 0])
-    made += listener.flush(down.flush()[:, 0])
-    rows = [one.reshape(-1, seals.BANDS).astype(np.float16) for one in made]
-    return np.concatenate([np.zeros((0, seals.BANDS), np.float16), *rows])
+            hearing.hear(block.astype(np.float32, copy=False))
+    hearing.hear(np.zeros((0, file.channels), np.float32), end=True)
+    return hearing.levels(last=True)[0]
 
 
 def _blocks(file: audio.Reader, progress: Progress) -> Iterator[audio.Samples]:

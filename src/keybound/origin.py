@@ -5,7 +5,7 @@ other audio than its record was carried there. Knows levels, records and what wa
 no audio, no networks, no registry.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -68,7 +68,7 @@ UNTRACED = Origin()
 
 
 def trace(
-    heard: Floats | Levels | Sketch,
+    heard: Floats | Levels | Mapping[int | None, Levels] | Sketch,
     seal: Sealed,
     entries: Sequence[Entry],
     *,

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from keybound.blocks import Feeder, Floats
-from keybound.codes import Bits
+from keybound.codes import Bits, check_integer
 from keybound.errors import CodeError
 from keybound.evidence import Levels
 from keybound.keys import Key
@@ -91,9 +91,11 @@ def signs(key: Key, code: Bits, position: int, first: int, count: int) -> Signs:
 
 def check_position(position: int) -> int:
     """Refuse a number that is no position in the stream."""
+    hint = f"from 0 to {POSITIONS - 1}"
+    position = check_integer("position", position, hint)
     if not 0 <= position < POSITIONS:
-        raise CodeError(f"position {position} does not exist", hint=f"from 0 to {POSITIONS - 1}")
-    return int(position)
+        raise CodeError(f"position {position} does not exist", hint=hint)
+    return position
 
 
 def place(position: int | None, *, wanted: bool) -> int | None:

@@ -6,7 +6,7 @@ that a wrong key passes no more often than it says, whatever the recording is.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -53,7 +53,8 @@ class Sealed:
     `p` bounds the probability that a wrong key would be found so clearly anywhere; `places` is what
     it is corrected by: the number of positions, cuts, speeds and parties tried, weighted by how
     likely they are. `start_s` is where the recording begins in the stream at `position`; `speed` is
-    how much faster it is than it was.
+    how much faster it is than it was. `channel` is the one it was found in, from 0, where it was
+    found neither in a recording of one nor in all of them together.
     """
 
     p: float
@@ -62,6 +63,7 @@ class Sealed:
     start_s: float
     speed: float
     places: int
+    channel: int | None = None
 
     @property
     def holds(self) -> bool:
@@ -70,15 +72,16 @@ class Sealed:
 
     @property
     def words(self) -> str:
-        """Say how small p is, as a power of ten."""
-        return f"p < 1e{math.ceil(math.log10(self.p)) if self.p > 1e-300 else -300}"
+        """Say how small p is, as a power of ten, and where it was found if not everywhere."""
+        where = "" if self.channel is None else f" in channel {self.channel} alone"
+        return f"p < 1e{math.ceil(math.log10(self.p)) if self.p > 1e-300 else -300}{where}"
 
 
 NOTHING = Sealed(p=1.0, z=0.0, position=0, start_s=0.0, speed=1.0, places=0)
 
 
 def find(
-    levels: Floats | Levels,
+    levels: Floats | Levels | Mapping[int | None, Levels],
     key: Key,
     code: Bits | CodeAt,
     places: Places | None = None,
@@ -86,11 +89,25 @@ def find(
 ) -> Sealed:
     """Find where the pattern of a key and code fits the levels (steps, BANDS) best.
 
-    Where each position has a code of its own, `code` is a function that gives it. `tries` counts
-    the parties. Half of the chance that the p-value allows for is given to the speed that was not
-    changed, half to all the others.
+    A detection may have several of them (`heard`), by channel: those of all channels together are
+    searched first, then each until it is found. Where each position has a code of its own, `code`
+    is a function that gives it. `tries` counts the parties. Half of the chance that the p-value
+    allows for is given to the speed that was not changed, half to all the others.
     """
-    places = places or Places()
+    heard = levels if isinstance(levels, Mapping) else {None: levels}
+    best = NOTHING
+    for channel, one in heard.items():
+        found = _find(one, key, code, places or Places(), tries * len(heard))
+        best = min(best, replace(found, channel=channel), key=lambda sealed: sealed.p)
+        if best.holds:
+            break
+    return best
+
+
+def _find(
+    levels: Floats | Levels, key: Key, code: Bits | CodeAt, places: Places, tries: int
+) -> Sealed:
+    """Search the levels of one sound."""
     if not len(places.positions):
         return NOTHING
     share = tries * (2 if places.speed > 0 else 1)

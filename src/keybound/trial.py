@@ -54,7 +54,7 @@ def judge(
                 verdict = marker.judge(found, **how, places=places)
         if closely or verdict.verified or verdict.seal.holds:
             assert found.levels is not None  # else the seal could not have been looked for
-            traced = origin.trace(found.levels, verdict.placed, own, key=one.key, tries=len(claims))
+            traced = origin.trace(found.heard, verdict.placed, own, key=one.key, tries=len(claims))
             verdict = dataclasses.replace(verdict, origin=traced)
         verdicts.append(verdict)
     bound = max(verdict.bound for verdict in verdicts)  # parties may differ in rho
@@ -87,11 +87,11 @@ def _unmask(
         nonce = codes.position_nonce(position)
         return codes.encode(how["payload"], key, marker.card.bits, nonce)
 
-    seal = find(found.levels, key, code_at, places, tries)
+    seal = find(found.heard, key, code_at, places, tries)
     if seal.holds or position is not None:
         nonce = codes.position_nonce(seal.position if position is None else position)
         return dataclasses.replace(marker.judge(found, **how | {"nonce": nonce}), seal=seal)
-    traced = origin.trace(found.levels, seal, entries, key=key, tries=tries)
+    traced = origin.trace(found.heard, seal, entries, key=key, tries=tries)
     known = [one for one in entries if traced.match == "same" and one.number == traced.record]
     verdict = marker.judge(
         found, **how | {"nonce": known[0].stamped.record.nonce if known else b""}

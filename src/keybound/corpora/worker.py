@@ -223,7 +223,7 @@ def _sketched(found: Detection, verdict: Verdict) -> Row:
     assert found.levels is not None
     answers = {match: dataclasses.replace(verdict, origin=Origin(match)) for match in MATCHES}
     return {
-        "sketch": base64.b64encode(Sketch.of(found.levels).to_bytes()).decode(),
+        "sketch": base64.b64encode(Sketch.of(found.heard).to_bytes()).decode(),
         "placed": dataclasses.asdict(verdict.placed),
         "grades": {match: answer.grade for match, answer in answers.items()},
     }
