@@ -25,6 +25,7 @@ from keybound.records import Entry, Stamped
 
 NAME_MAX = 100
 BUSY_S = 10.0
+MASK = ("position", "nonce")  # what a record says of the mask
 COLUMNS = "name, payload, bits, rho, key_file, fingerprint, created, drawn"
 
 
@@ -197,6 +198,15 @@ class Registry:
         query = f"SELECT number, {where} FROM record WHERE party = ? AND key = ?"
         with self._refusals():
             yield from self._connection.execute(query, [party.name, party.fingerprint])
+
+    def masks(self, party: Party) -> Iterator[tuple[int, bytes]]:
+        """Give the positions of such records whose mask is not the fixed one, with its nonce."""
+        at, nonce = (f"json_extract(CAST(data AS TEXT), '$.record.{n}')" for n in MASK)
+        query = f"SELECT {at}, {nonce} FROM record WHERE party = ? AND key = ?"
+        where = f"{query} AND {nonce} <> '' AND {at} IS NOT NULL"
+        with self._refusals():
+            for position, text in self._connection.execute(where, [party.name, party.fingerprint]):
+                yield int(position), bytes.fromhex(text)
 
     def record(self, number: int) -> Entry:
         """Give the record of this number."""

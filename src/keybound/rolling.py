@@ -178,7 +178,7 @@ def _find(view: Seconds, rolls: Sequence[Roll], reach: int, tries: int) -> Found
             p, position = tail(z, places[uncut]), rolls[index].position
             sealed = Sealed(p, z, position, start_s, 1.0, places[uncut], view.channel)
             best = best.or_better(Found(sealed, index))
-    searched = "all" if hopeful[False] else "start" if hopeful[True] else "none"
+    searched = "all" if hopeful[False] else "start" if hopeful[True] else "short"
     return best.with_searched(searched)
 
 

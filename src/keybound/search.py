@@ -30,7 +30,6 @@ MOST_WINDOWS = 5120  # of a minute, in all positions of a party: what a search m
 # z for each root of a column, which one clean recording in eight exceeds where it was cut from a
 # longer one. Where this would not be sealed evidence, cut recordings are not searched for.
 CUT_Z = 1.45
-SEARCHED = ("none", "start", "record", "some", "all")
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,8 @@ class Sealed:
 
     `searched` is where it was looked for: `all` places; `some`, as many as a search may cost;
     `start`, where recordings that were not cut begin, since it was found there or the recording is
-    too short for more; `record`, where a record says that the recording begins; `none`.
+    too short for more; `record`, where a record says that the recording begins; `seal`, where the
+    seal says so; `short`, nowhere in so short a recording; `none`, nowhere.
     """
 
     p: float
@@ -140,7 +140,9 @@ def at_start(hearing: Hearing, asks: Sequence[Ask], speed: float = 0.0) -> list[
     for sound in hearing.sounds:
         left = [i for i, one in enumerate(asks) if one.spots and not best[i].sealed.holds]
         run = Run(sound.channel, sound.tiles)
-        fits = {i: run.tiles.near(asks[i].spots) for i in left if not run.tiles.too_short}
+        if run.tiles.too_short:
+            return [one.with_searched("short") for one in best]
+        fits = {i: run.tiles.near(asks[i].spots) for i in left}
         for i, found in _judged(run, asks, fits, shares, 0).items():
             best[i] = best[i].or_better(found.with_searched("start"))
     return best

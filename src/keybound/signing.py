@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from keybound.errors import KeyFileError, RecordError
+from keybound.errors import KeyFileError, NotGenuineError, RecordError
 
 SEED_BYTES = 32
 PUBLIC_BYTES = 32
@@ -110,7 +110,7 @@ def check(public: bytes, data: bytes, signature: bytes) -> None:
     try:
         module.Ed25519PublicKey.from_public_bytes(public).verify(signature, data)
     except (InvalidSignature, ValueError):
-        raise RecordError("the signature does not hold: something was changed") from None
+        raise NotGenuineError("the signature does not hold: something was changed") from None
 
 
 def _checksum(seed: bytes) -> bytes:

@@ -43,13 +43,13 @@ class Sound:
 
     def at_speeds(self, most: float) -> list[Run]:
         """Return the tiles of a part of it at other speeds, up to a change of so much."""
-        if most not in self._at_speeds:
+        if most > 0 and most not in self._at_speeds:
             part = self.levels[busiest(self.levels, SPEED_PART)].astype(np.float32)
             speeds = list(_speeds(most, len(part) * STEP_S))
             self._at_speeds[most] = [
                 Run(self.channel, Tiles(respeed(part, one)), one, len(speeds)) for one in speeds
             ]
-        return self._at_speeds[most]
+        return self._at_speeds.get(most, [])
 
 
 class Hearing:

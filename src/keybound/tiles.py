@@ -91,15 +91,18 @@ class Tiles:
         """
         first = self.part.start
         uncut = max(0, first // COLUMN_STEPS - MARGIN)
-        width = max(1, min(reach, WINDOW) // COLUMN_STEPS)
+        width = max(1, self._window(reach) // COLUMN_STEPS)
         others = range(0, (first + reach) // COLUMN_STEPS + 1, width)
         return list(dict.fromkeys([uncut, *sorted(others, key=lambda one: abs(one - uncut))]))
+
+    def _window(self, reach: int) -> int:
+        return min(int(self.part.start) + reach, WINDOW)
 
     def anywhere(
         self, spots: Sequence[Spot], reach: int, windows: Sequence[int], tick: Tick
     ) -> Fit:
         """Find the pattern that fits best where the recording begins anywhere in these windows."""
-        size = min(reach, WINDOW)
+        size = self._window(reach)
         if size not in self._matchers:
             self._matchers[size] = _Matcher(self.steps, size)
         matcher = self._matchers[size]

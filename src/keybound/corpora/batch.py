@@ -169,7 +169,7 @@ def _batch(
         count = corpus.conclude(planned, items, book, table)
         _tell_failures(items, book.rows(planned.names), count["failed"])
     told = {"detect": "{present} marked"}
-    told["verify"] = "{verified} verified, {sealed} sealed, {other} on other audio"
+    told["verify"] = "{sealed} sealed, {attributed} attributed, {other} on other audio"
     text = (
         f"{count['files']} files, {count['seconds'] / 3600:.2f} hours: {count['done']} done, "
         f"{count['failed']} failed, {count['pending']} left"
@@ -227,7 +227,10 @@ def _whose(
     if payload is not None and key is None:
         raise click.UsageError("--payload needs --key")
     if anyone:
-        return Job(verb, folder, corpus.everyone(where, bits)), [None] * len(items)
+        every, untried = corpus.everyone(where, bits)
+        for one in untried:
+            say(f"not tried: {one.error}")
+        return Job(verb, folder, every, untried=len(untried)), [None] * len(items)
     whose, who = corpus.claimants(
         items, name=name, key=key, payload=payload, registry=where, bits=bits
     )
