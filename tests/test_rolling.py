@@ -154,6 +154,13 @@ def test_nothing_is_found_in_silence_or_nowhere() -> None:
     assert find_roll(found, ROLL, Places(())).p == 1
 
 
+@pytest.mark.parametrize(("frames", "searched"), [(50, "short"), (90, "start"), (250, "all")])
+def test_codes_that_nothing_could_prove_are_not_looked_for(frames: int, searched: str) -> None:
+    """z is at most the root of the bits that were read: sixteen a second."""
+    found = heard(0, frames, 1.0)
+    assert find_roll(found, ROLL, Places(range(64)), tries=2).searched == searched
+
+
 # With the shipped networks
 
 

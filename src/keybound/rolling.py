@@ -169,7 +169,7 @@ def _find(view: Seconds, rolls: Sequence[Roll], reach: int, tries: int) -> Found
         z = signs[view.before :][: view.before].reshape(-1) @ view.begun
         begun.append(_Start(float(z.max()), index, view.uncut[int(z.argmax())], view.before))
         if hopeful[False]:
-            cut.append(view.part.best(signs, index))
+            cut += view.part.best(signs, index)
     best = Found()
     for uncut, starts in ((True, begun), (False, cut)):
         for _, index, lead, at in heapq.nlargest(CANDIDATES, starts):
@@ -204,8 +204,8 @@ class _Part:
         self.behind = np.concatenate([own, np.zeros_like(own[:1])])  # (size + 1, leads)
         self.before, self.length, self.size = before, max(map(len, read)), size
 
-    def best(self, signs: Floats, roll: int) -> _Start:
-        """Find the lead and the row of signs with which the recording begins."""
+    def best(self, signs: Floats, roll: int) -> list[_Start]:
+        """Find, for each lead, the row of signs with which the recording begins."""
         rows = sliding_window_view(signs[self.first :], self.size, axis=0)
         rows = rows[: len(signs) - self.length + 1]
         fits = np.concatenate(
@@ -217,8 +217,8 @@ class _Part:
         # Before the roll there are no signs: only what lies behind its beginning counts.
         silent = np.clip(self.before - self.first - np.arange(len(rows)), 0, self.size)
         z = fits / np.sqrt(self.behind[silent] + 1e-9)
-        at, lead = divmod(int(np.argmax(z)), z.shape[1])
-        return _Start(float(z[at, lead]), roll, lead, at)
+        best = np.argmax(z, axis=0)
+        return [_Start(float(z[at, lead]), roll, lead, int(at)) for lead, at in enumerate(best)]
 
 
 def _fit(read: Doubles, signs: Floats) -> float:

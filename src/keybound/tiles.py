@@ -92,7 +92,9 @@ class Tiles:
         first = self.part.start
         uncut = max(0, first // COLUMN_STEPS - MARGIN)
         width = max(1, self._window(reach) // COLUMN_STEPS)
-        others = range(0, (first + reach) // COLUMN_STEPS + 1, width)
+        # A window reaches so far beyond its width: the last one is not begun for that.
+        last = (first + reach) // COLUMN_STEPS - 2 * MARGIN
+        others = range(0, max(1, last + 1), width)
         return list(dict.fromkeys([uncut, *sorted(others, key=lambda one: abs(one - uncut))]))
 
     def _window(self, reach: int) -> int:

@@ -84,7 +84,7 @@ def test_records_say_what_is_sealed_and_what_was_copied(
     copies(marker, hosts, marked["flite-rms"])
     outcome = run(*VERIFYING)
     assert outcome.code == 0, outcome.err
-    assert "3 verified, 1 sealed, 2 on other audio; results in v.parquet" in outcome.out
+    assert "1 sealed, 2 attributed, 2 on other audio; results in v.parquet" in outcome.out
     found = {Path(row["path"]).stem: row for row in rows("v.parquet")}
     told = {name: (row["grade"], row["origin"]) for name, row in found.items()}
     assert told == {
@@ -105,7 +105,7 @@ def test_records_say_what_is_sealed_and_what_was_copied(
     assert "sketch" not in (home / "v.parquet.journal").read_text()
     assert "done before: 4 of 4" in run(*VERIFYING).err
     every = run("batch", "verify", "heard", "--any", "--jobs", 1, "--results", "any.jsonl")
-    assert ", 1 sealed, 2 on other audio" in every.out
+    assert ", 1 sealed, 2 attributed, 2 on other audio" in every.out
     key = ("--key", "alice.key", "--payload", PAYLOAD, "--results", "key.jsonl", "--jobs", 1)
     run("batch", "verify", "heard/noisy*", *key)
     (row,) = map(json.loads, (home / "key.jsonl").read_text().splitlines())
@@ -120,7 +120,7 @@ def test_a_record_that_was_changed_fails_the_row(run: Run, home: Path) -> None:
     known.close()
     outcome = run(*(arg if arg != "heard" else "out" for arg in VERIFYING))
     assert outcome.code == 2
-    assert "2 failed, 0 left, 0 verified, 0 sealed" in outcome.out
+    assert "2 failed, 0 left, 0 sealed, 0 attributed" in outcome.out
     assert "record 1: the record was changed" in outcome.err
 
 
