@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keybound import lab, ledger, parties
+from keybound import checking, lab, ledger, parties
+from keybound.checking import as_plain
 from keybound.corpora import batch
 from keybound.errors import KeyBoundError, missing
-from keybound.parties import Claim, claim, every_claim, lone_key
+from keybound.parties import Claim, claim, lone_key
 from keybound.registry import Registry, default_path
 from keybound.terminal import (
     as_json,
@@ -44,7 +45,6 @@ from keybound.terminal import (
 
 if TYPE_CHECKING:
     from keybound.evidence import Detection
-    from keybound.verdict import Verdict
     from keybound.watermark import Watermarker
 
 
@@ -141,7 +141,7 @@ def embed(
         made = files.mark(marker, host, output, **how)
     else:
         verdict, made = files.embed(marker, host, output, rho=rho, **how)
-        facts, words = evidence(verdict) | facts, verdict.words
+        facts, words = as_plain(verdict) | facts, verdict.words
     if made.clipped:
         say(f"samples limited to full scale: {made.clipped}")
     if made.not_carried:
@@ -154,11 +154,6 @@ def embed(
     facts |= {"output": output, "clipped": made.clipped, "position": made.position}
     facts |= {"position_recurs": recurs, "not_carried": made.not_carried}
     emit(facts, words, as_json)
-
-
-def evidence(verdict: "Verdict") -> dict[str, Any]:
-    """Give a verdict as plain values."""
-    return dataclasses.asdict(verdict) | {"grade": verdict.grade, "words": verdict.words}
 
 
 @cli.command()
@@ -246,84 +241,6 @@ def in_a_line(found: "Detection", path: str) -> str:
 
 
 @cli.command()
-@click.argument("recording", type=click.Path())
-@options(party_name, key_file, payload, from_host, nonce, own_mask, position)
-@click.option("--speed", type=click.FloatRange(0, 10), default=0.0, help="Percent to allow for.")
-@click.option("--any", "anyone", is_flag=True, help="Try every registered party.")
-@click.option("--record", "record", type=click.Path(), help="An exported record to compare with.")
-@click.option("--grade-only", is_flag=True, help="Say nothing but the grade: what to serve.")
-@click.option(
-    "--require",
-    type=click.Choice(["attributed", "sealed"]),
-    default="attributed",
-    show_default=True,
-    help="What exit status 0 asks for.",
-)
-@options(registry, model, as_json)
-def verify(
-    recording: str,
-    name: str | None,
-    key_file: str | None,
-    payload: int | None,
-    from_host: bool,
-    nonce: bytes,
-    own_mask: bool,
-    position: int | None,
-    speed: float,
-    anyone: bool,
-    record: str | None,
-    grade_only: bool,
-    require: str,
-    registry: str | None,
-    model: str | None,
-    as_json: bool,
-) -> None:
-    """Say whether RECORDING carries this party's mark. Exit status 0 if so, 1 if not.
-
-    The grade is none, present, attributed (the payload agrees) or sealed (the key's pattern is
-    there beyond doubt). Among several parties the seal is looked for of those whose payload
-    agrees; of all of them with --require sealed. A party's records say whether the audio is the
-    one that was marked: a seal that was copied to other audio does not count.
-    """
-    from keybound import files, trial
-    from keybound.verdict import GRADES
-
-    if own_mask and (nonce or from_host):
-        raise click.UsageError("--nonce-from-position takes the place of --nonce")
-    marker = load(model)
-    told = None
-    if record is not None:
-        told = ledger.tell(record, payload, nonce, position)
-        payload, nonce, position = told.payload if name is None else None, told.nonce, told.position
-    claims = []
-    if from_host:
-        key = lone_key(key_file, name, payload, record, anyone)
-    elif anyone:
-        if name is not None or key_file is not None or payload is not None:
-            raise click.UsageError("--any tries every party; name none")
-        claims = every_claim(registry, marker.card.bits)
-    else:
-        claims = [claim(name, key_file, payload, registry, marker.card.bits)]
-    entries = ledger.entries_of(claims, registry, told)
-    found = files.detect(marker, recording, levels=True, progress=progress_bar("listening"))
-    how: Any = {"nonce": nonce, "position": position, "speed": speed / 100}
-    if from_host:
-        verdicts = [trial.judge_host(marker, found, key, **how)]
-    else:
-        how |= {"sealed": require == "sealed", "own_mask": own_mask}
-        verdicts = trial.judge(marker, found, claims, entries, **how)
-    grade = trial.best(verdicts)
-    if grade_only:
-        emit({"grade": grade}, grade, as_json)
-        verdicts = []
-    for who, verdict in zip([one.name for one in claims] or [""], verdicts, strict=False):
-        named = {"party": who} if who else {}
-        text = f"{who}: {verdict.words}" if who else verdict.words
-        emit(named | evidence(verdict), text, as_json)
-    sys.exit(0 if GRADES.index(grade) >= GRADES.index(require) else 1)
-
-
-@cli.command()
 @click.option("--out", default="demo", show_default=True, help="Folder for what the demo makes.")
 @model
 def demo(out: str, model: str | None) -> None:
@@ -339,6 +256,7 @@ def demo(out: str, model: str | None) -> None:
     run(load(model), Path(out))
 
 
+cli.add_command(checking.verify)
 cli.add_command(parties.keygen)
 cli.add_command(parties.party)
 cli.add_command(batch.batch)

@@ -53,6 +53,10 @@ class RecordError(KeyBoundError):
     """A record of an embedding, or a signature, that cannot be read or does not hold."""
 
 
+class NotGenuineError(RecordError):
+    """A record that is not as its maker left it, or a signature that is not the signer's."""
+
+
 class AttackError(KeyBoundError):
     """An attack that is unknown, or whose tools are absent."""
 

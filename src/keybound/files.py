@@ -81,7 +81,7 @@ def embed(
         )
         where = None if written.position is None else Places((written.position,), reach_s=0.0)
         verdict = marker.judge(heard, **secret, rho=rho, places=where)
-        if not verdict.verified:
+        if not verdict.rule_holds:
             why = why_unreadable(written.power, written.seconds)
             raise AudioError(f"{host} does not hold a mark: {why}", hint="nothing was written")
         assert heard.levels is not None

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from keybound import codes, output, seal, signing
-from keybound.errors import KeyBoundError, RecordError
+from keybound.errors import KeyBoundError, NotGenuineError, RecordError
 from keybound.fingerprint import Fingerprint
 from keybound.keys import FINGERPRINT_BYTES, Key
 
@@ -109,12 +109,12 @@ class Stamped:
     def check(self, key: Key) -> None:
         """Refuse a record that this key did not stamp, or that was changed since."""
         if not hmac.compare_digest(_mac(self.record, key), self.mac):
-            raise RecordError(
+            raise NotGenuineError(
                 "the record was changed, or stamped with another key",
                 hint=f"it names key {self.record.key}",
             )
         if self.record.key != key.fingerprint:
-            raise RecordError(f"the record names key {self.record.key}, which did not stamp it")
+            raise NotGenuineError(f"the record names key {self.record.key}, which did not stamp it")
 
     def sign(self, with_key: signing.SigningKey) -> "Stamped":
         """Add a signature, which can be checked without the party's key."""
@@ -127,9 +127,9 @@ class Stamped:
         of their own.
         """
         if not self.signature:
-            raise RecordError("the record is not signed")
+            raise NotGenuineError("the record is not signed")
         if self.public != public:
-            raise RecordError(
+            raise NotGenuineError(
                 "the record is signed by somebody else", hint=f"by {self.public.hex()}"
             )
         signing.check(public, self._signed(), self.signature)

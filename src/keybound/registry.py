@@ -27,6 +27,7 @@ from keybound.records import Entry, Stamped
 
 NAME_MAX = 100
 BUSY_S = 10.0
+MASK = ("position", "nonce")  # what a record says of the mask
 COLUMNS = "name, payload, bits, rho, key_file, fingerprint, created"
 PARTIES = f"SELECT {COLUMNS}, coalesce(next, 0) FROM party LEFT JOIN stream ON key = fingerprint"
 
@@ -225,6 +226,15 @@ class Registry:
         with self._refusals():
             row = self._connection.execute(query, (key, sha256)).fetchone()
         return None if row is None else self._entry(row)
+
+    def masks(self, party: Party) -> Iterator[tuple[int, bytes]]:
+        """Give the positions of such records whose mask is not the fixed one, with its nonce."""
+        at, nonce = (f"json_extract(CAST(data AS TEXT), '$.record.{n}')" for n in MASK)
+        query = f"SELECT {at}, {nonce} FROM record WHERE party = ? AND key = ?"
+        where = f"{query} AND {nonce} <> '' AND {at} IS NOT NULL"
+        with self._refusals():
+            for position, text in self._connection.execute(where, [party.name, party.fingerprint]):
+                yield int(position), bytes.fromhex(text)
 
     def record(self, number: int) -> Entry:
         """Give the record of this number."""

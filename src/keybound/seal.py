@@ -55,7 +55,7 @@ VIEWS = ((0.25, 10.0), (1.0, 30.0))
 CONTRAST_STEPS, EDGE_STEPS = 3000, 16
 AHEAD = 5  # blocks after a block that can change its carrier
 
-_STRENGTH = np.array(  # of each band in dB
+STRENGTH = np.array(  # of each band in dB
     [
         next(db for limit, db in STRENGTHS_DB if hz < limit)
         for hz in 12.5 * (EDGES[1:] + EDGES[:-1])
@@ -131,7 +131,7 @@ def embedder(key: Key, code: Bits, position: int) -> Feeder:
         begin = int(columns[inside][0])
         drawn = signs(key, code, position, begin, int(columns[-1]) - begin + 1)
         pattern[inside] = drawn[columns[inside] - begin]
-        gains = _STRENGTH * pattern * _share(spectrum, pattern, frames)
+        gains = STRENGTH * pattern * _share(spectrum, pattern, frames)
         due = slice(PAST - 1, PAST + count)  # frames done to done + count
         change = np.zeros((count + 1, BINS), np.float32)
         ratio = np.expm1(gains[due] * np.float32(np.log(10) / 20))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from keybound import output
-from keybound.errors import KeyFileError, RecordError
+from keybound.errors import KeyFileError, NotGenuineError, RecordError
 from keybound.keys import check_private
 
 SEED_BYTES = 32
@@ -103,7 +103,7 @@ def check(public: bytes, data: bytes, signature: bytes) -> None:
     try:
         module.Ed25519PublicKey.from_public_bytes(public).verify(signature, data)
     except (InvalidSignature, ValueError):
-        raise RecordError("the signature does not hold: something was changed") from None
+        raise NotGenuineError("the signature does not hold: something was changed") from None
 
 
 def _checksum(seed: bytes) -> bytes:

@@ -28,7 +28,7 @@ from keybound.stream import (
     as_given,
     too_short,
 )
-from keybound.verdict import Verdict
+from keybound.verdict import Verdict, conclude, weigh
 
 BLOCK_S = 15.0  # that goes through the networks at once: twice as much takes 150 MB more
 SHORT_S = 1.0  # below this a mark is easily lost
@@ -75,7 +75,7 @@ class Watermarker:
             found = self.detect(made.samples, sample_rate, levels=rolls)
             places = Places((made.position,), 0.0) if rolls and made.position is not None else None
             secret: Any = {name: how[name] for name in ("key", "payload", "nonce") if name in how}
-            if not self.judge(found, **secret, places=places).verified:
+            if not self.judge(found, **secret, places=places).rule_holds:
                 host = audio.check(samples, sample_rate)
                 why = why_unreadable(float(np.mean(np.square(host))), len(host) / sample_rate)
                 warnings.warn(f"the mark cannot be read back: {why}", MarkWarning, stacklevel=2)
@@ -177,7 +177,6 @@ class Watermarker:
         codes.check_secret(key, nonce)
         known = len(places.positions) == 1 if places else False
         marks = max(1, len(found.marks)) + known * len(found.views)
-        bound = codes.corrected(min(1.0, marks * codes.bound(bits, rho)), tries)
         read = [mark.code_logits for mark in found.marks] or [found.code_logits]
         payloads = [codes.decode(one, key, nonce) for one in read]
         seal, roll = NOTHING, NOTHING
@@ -192,21 +191,8 @@ class Watermarker:
             ]
         registered = codes.to_bits(payload, bits)
         distance = min(codes.distance(one, registered) for one in payloads)
-        return Verdict(
-            verified=found.present and distance <= rho,
-            present=found.present,
-            presence=found.presence,
-            threshold=found.threshold,
-            distance=distance,
-            bits=bits,
-            rho=rho,
-            bound=bound,
-            tries=tries,
-            marks=marks,
-            spans=found.spans,
-            seal=seal,
-            roll=roll,
-        )
+        own = weigh(distance, marks, bits, rho, seal=seal, roll=roll)
+        return conclude(found, own, bits, tries=tries)
 
 
 def _heard(found: Detection) -> Mapping[int | None, Levels]:

@@ -20,7 +20,7 @@ from keybound.corpora.manifest import Item, absolute
 from keybound.corpora.origins import Origins
 from keybound.corpora.worker import ENV, HANDED, HEARD, Job, Task, Whose, in_words, read_key
 from keybound.errors import CodeError, CorpusError, KeyBoundError, KeyFileError, RegistryError
-from keybound.parties import NOBODY, party_claim
+from keybound.parties import Untried, party_claim, triable
 from keybound.registry import Party, Registry
 from keybound.watermark import Watermarker
 
@@ -28,13 +28,11 @@ Engine = Callable[[Job, Iterable[Task]], Generator[tuple[str, Row], None, None]]
 AHEAD = 64  # tasks that are given their positions at a time
 
 
-def everyone(registry: Path, bits: int) -> tuple[Whose, ...]:
-    """Give every registered party."""
+def everyone(registry: Path, bits: int) -> tuple[tuple[Whose, ...], list[Untried]]:
+    """Return every registered party that can be tried; name the others."""
     with Registry(registry) as known:
-        every = tuple(_registered(known, one, bits) for one in known.list())
-    if not every:
-        raise KeyBoundError(NOBODY)
-    return every
+        every, untried = triable(known.list(), lambda one: _registered(known, one, bits))
+    return tuple(every), untried
 
 
 def claimants(
@@ -75,6 +73,7 @@ def claimants(
 def _registered(known: Registry, party: Party, bits: int) -> Whose:
     """Give a party as its workers are told of it, after a look at whether its key can be read."""
     party_claim(party, bits)
+    masks = dict.fromkeys(known.masks(party))
     return Whose(
         name=party.name,
         key=str(party.key_file),
@@ -83,6 +82,7 @@ def _registered(known: Registry, party: Party, bits: int) -> Whose:
         rho=party.rho,
         drawn=party.drawn,
         recorded=next(known.positions(party), None) is not None,
+        masks=tuple(masks),
     )
 
 
@@ -274,13 +274,14 @@ def conclude(
     """Write the results and count them."""
     write_results(results, items, journal.rows(planned.names))
     count: dict[str, Any] = {"files": len(items), "done": 0, "failed": 0, "pending": 0}
-    count |= {"present": 0, "verified": 0, "sealed": 0, "other": 0, "clipped": 0, "seconds": 0.0}
+    count |= {"present": 0, "attributed": 0, "sealed": 0, "other": 0, "clipped": 0, "seconds": 0.0}
     count["recurring"] = 0
     for row in journal.rows(planned.names):
         count["done" if row["status"] == "ok" else row["status"]] += 1
-        for name in ("present", "verified", "clipped", "seconds"):
+        for name in ("present", "clipped", "seconds"):
             count[name] += row.get(name) or 0
-        count["sealed"] += row.get("grade") == "sealed"
+        if row.get("grade") in ("attributed", "sealed"):
+            count[row["grade"]] += 1
         count["other"] += row.get("origin") == "other"
         count["recurring"] += bool(row.get("position_recurs"))
     return count | {"results": str(results)}

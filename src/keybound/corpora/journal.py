@@ -29,15 +29,17 @@ COLUMNS = {
     "party": "string",
     "present": "bool",
     "presence": "float64",
-    "verified": "bool",
     "distance": "int32",  # wrong bits of the payload
     "bits": "int32",
     "rho": "int32",
     "bound": "float64",
     "tries": "int32",
-    "grade": "string",  # none, present, attributed or sealed
+    "untried": "int32",  # registered parties that could not be tried
+    "grade": "string",  # none, present, attributed or sealed: what decides
+    "rule_holds": "bool",  # the rule V_A alone
     "seal_p": "float64",
     "roll_p": "float64",  # of a rolling code
+    "searched": "string",  # where the seal was looked for: all, some, start, short or none
     "position": "int64",  # of the seal in the key's stream
     "position_recurs": "bool",  # whether it is one of the usual ones, without a registry
     "record": "int64",  # its number in the registry

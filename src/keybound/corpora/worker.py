@@ -17,6 +17,7 @@ from typing import Any
 
 from keybound import files, trial
 from keybound import output as outputs
+from keybound.claims import Options
 from keybound.corpora.journal import COLUMNS, Row, Stamp
 from keybound.errors import KeyBoundError, KeyFileError, KeyFileWarning, explain
 from keybound.evidence import Detection
@@ -46,6 +47,7 @@ class Whose:
     rho: int | None
     drawn: int = 0  # positions of seals that are in use
     recorded: bool = False  # whether there are records of it to compare with
+    masks: tuple[tuple[int, bytes], ...] = ()  # of records: positions, and nonces of their masks
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class Job:
     model: str | None
     whose: tuple[Whose, ...]
     rolling: bool = False  # the code that is embedded
+    untried: int = 0  # registered parties that cannot be tried
 
 
 @dataclass(frozen=True)
@@ -141,10 +144,13 @@ class Worker:
         found, seconds = self._heard(task.source)
         whose = self.job.whose if task.who is None else (self.job.whose[task.who],)
         claims = [self._claim(one, task) for one in whose]
-        verdicts = trial.judge(self.marker, found, claims, {}, nonce=task.nonce)
+        masks = {one.name: one.masks for one in whose}
+        asked = Options(task.nonce)
+        verdicts = trial.judge(self.marker.card, found, claims, {}, asked, masks=masks)
         verdict, one = min(zip(verdicts, whose, strict=True), key=lambda pair: _nearness(pair[0]))
         row = _columns(verdict) | {"seconds": seconds}
-        theirs = verdict.verified or verdict.placed.holds
+        row |= {"untried": self.job.untried} if task.who is None else {}
+        theirs = verdict.rule_holds or verdict.placed.holds
         row["party"] = (one.name or None) if theirs or task.who is not None else None
         if theirs:
             row["origin"] = "none"
@@ -201,7 +207,7 @@ class Worker:
         fixed = self.marker.judge(found, **how)  # which a rolling code agrees with by chance only
         verdict = self.marker.judge(found, **how, places=Places((_position(task),)))
         rolls = verdict.distance < fixed.distance
-        if not verdict.verified or rolls != self.job.rolling:
+        if not verdict.rule_holds or rolls != self.job.rolling:
             return None
         return _columns(verdict) | {"seconds": seconds, "record": task.record}
 
@@ -215,7 +221,7 @@ class Worker:
 
 def _nearness(verdict: Verdict) -> tuple[bool, bool, int]:
     """Put the claimant first whose seal or rolling code is there, then the nearest payload."""
-    return not verdict.placed.holds, not verdict.verified, verdict.distance
+    return not verdict.placed.holds, not verdict.rule_holds, verdict.distance
 
 
 def _sketched(found: Detection, verdict: Verdict) -> Row:
@@ -240,6 +246,7 @@ def _columns(result: Detection | Verdict) -> Row:
             made[column.name] = value
     if isinstance(result, Verdict):
         made |= {"grade": result.grade, "seal_p": result.seal.p, "roll_p": result.roll.p}
+        made["searched"] = result.seal.searched
         made |= {"position": result.placed.position} if result.placed.holds else {}
         made["origin"] = None  # which a worker cannot know
     return made
