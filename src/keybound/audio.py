@@ -189,7 +189,7 @@ def writing(
     options = formats.encoder_options(subtype, like.sample_rate, channels, like.bitrate_bps)
     if subtype == "AAC":
         ffmpeg.find(path, "write")
-    with _replacing(path) as part:
+    with _writable(path) as part:
         sound = part.with_suffix(".wav") if subtype == "AAC" else part
         endian = like.endian if kind == like.format else "FILE"
         form = ("FLOAT", "FILE", "RF64") if subtype == "AAC" else (subtype, endian, kind)
@@ -305,7 +305,7 @@ def _check_content(samples: npt.NDArray[Any], name: str) -> None:
 
 
 @contextlib.contextmanager
-def _replacing(part: Path) -> Iterator[Path]:
+def _writable(part: Path) -> Iterator[Path]:
     """Say in one line why a part cannot be written."""
     try:
         yield part
