@@ -19,8 +19,7 @@ from keybound.metadata import chunks, id3, model, ogg, vorbis
 from keybound.metadata.model import Meaning, Metadata, Picture, Piece
 from keybound.silence import silence
 
-KINDS = {"a.flac": "FLAC", "a.ogg": "OGG", "a.opus": "OGG", "a.mp3": "MP3", "a.wav": "WAV"}
-KINDS |= {"a.aiff": "AIFF", "a.caf": "CAF", "a.w64": "W64", "a.au": "AU"}
+KINDS = {name: kind for name, (kind, _) in made.KINDS.items()}
 easily = settings(
     deadline=None,
     max_examples=40,
@@ -97,7 +96,7 @@ PICTURES = st.lists(st.integers(0, 300_000).map(lambda n: Picture(bytes(n), "ima
 def test_random_words_and_pictures(tmp_path, name, fields, pictures):
     fields = [(key, text.replace("\0", "").strip().replace("\ufeff", "")) for key, text in fields]
     said = Meaning(tuple((key, text) for key, text in fields if text), tuple(pictures))
-    path = made.sound(tmp_path / name, KINDS[name], "OPUS" if name == "a.opus" else None)
+    path = made.sound(tmp_path / name, *made.KINDS[name])
     samples = sf.read(path)[0]
     assert metadata.add(path, KINDS[name], 8_001, Metadata(meaning=said)) == ()
     np.testing.assert_array_equal(sf.read(path)[0], samples)
@@ -167,9 +166,7 @@ def test_damage_is_read_and_carried_without_harm(tmp_path, hosts, name, seed):
             sf.read(path)
     except (sf.SoundFileError, ValueError, TypeError):
         return  # nobody marks what cannot be read
-    fresh = made.sound(
-        tmp_path / ("b" + path.suffix), KINDS[name], "OPUS" if name == "a.opus" else None
-    )
+    fresh = made.sound(tmp_path / ("b" + path.suffix), *made.KINDS[name])
     samples = sf.read(fresh)[0]
     metadata.add(fresh, KINDS[name], 8_001, said)
     with silence():

@@ -76,7 +76,7 @@ def expand(names: Sequence[str]) -> list[str]:
             [item.path for item in _found(path.rglob("*"), path, None)] if path.is_dir() else []
         )
         if path.is_dir() and not inside:
-            raise CorpusError(f"no recordings in {name}", hint=f"names in {', '.join(SOUNDS)}")
+            raise CorpusError(f"no recordings in {name}", hint=f"names in {', '.join(SUFFIXES)}")
         made += inside or [name]
     return made
 
