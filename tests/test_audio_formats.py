@@ -244,7 +244,7 @@ def test_float_files_are_not_clipped(tmp_path):
         ("a.flac", 48_000, 9, "channels"),
         ("a.xyz", 48_000, 1, "known format"),
         ("a", 48_000, 1, "known format"),
-        ("nowhere/a.wav", 48_000, 1, "cannot be written"),
+        ("nowhere/a.wav", 48_000, 1, "is not a folder"),
         ("x" * 300 + "/a.wav", 48_000, 1, "cannot be written"),
     ],
 )

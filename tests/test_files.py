@@ -11,7 +11,7 @@ import pytest
 import soundfile as sf
 from numpy.typing import NDArray
 
-from keybound import audio, files, seal, search
+from keybound import audio, files, seal, tiles
 from keybound.errors import AudioError
 from keybound.keys import Key
 from keybound.metadata import Metadata
@@ -106,7 +106,7 @@ def test_a_file_in_blocks_is_heard_as_the_whole(marker: Watermarker, host: Host,
 def test_memory_hardly_grows_with_length(
     marker: Watermarker, tmp_path: Path, speech: Samples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "PART", 500)
+    monkeypatch.setattr(tiles, "PART", 500)
     monkeypatch.setattr(seal, "CONTRAST_STEPS", 500)
     peaks = []
     for repeats in (1, 4):

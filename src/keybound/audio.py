@@ -7,9 +7,6 @@ counted here: a file cut short, a guessed length, samples beyond full scale, an 
 import contextlib
 import functools
 import os
-import secrets
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import soundfile as sf
 
-from keybound import ffmpeg, formats, metadata
+from keybound import ffmpeg, formats, metadata, output, stages
 from keybound.errors import AudioError
 from keybound.formats import Like
 from keybound.headers import cut_short, head_of, promised_frames
@@ -30,6 +27,10 @@ from keybound.silence import silence
 Samples = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 
 MIN_RATE_HZ, MAX_RATE_HZ = 8_000, 192_000
+# Times full scale, 120 dB beyond it: more than lies between the softest and the loudest that any
+# converter takes, so a sample beyond this is a fault in the data, not a sound.
+LOUDEST = 1e6
+_NUMBERS = (int, float, np.integer, np.floating)
 # libvorbis puts a whole write on the stack and dies on a long one; small blocks also bound memory.
 _BLOCK_FRAMES = 1 << 16
 
@@ -128,8 +129,8 @@ class Reader:
     def _sound(self, head: bytes, aac: str | None) -> sf.SoundFile:
         path = self.path
         if aac:
-            folder = self._open.enter_context(tempfile.TemporaryDirectory(prefix="keybound-"))
-            path = Path(folder) / "decoded.wav"
+            folder = self._open.enter_context(stages.scratch())
+            path = folder / "decoded.wav"
             ffmpeg.decode(self.path, aac, path)
         try:
             with silence():
@@ -174,8 +175,8 @@ def writing(
     """Open a file to write about so many frames as `like` was written.
 
     Rate and metadata are those of `like`, and so are format and subtype where the name agrees;
-    another known extension gets its own format at the nearest bit depth. The file appears whole
-    at the end, or not at all.
+    another known extension gets its own format at the nearest bit depth. The path is that of a part
+    (`output.staged`): what fails leaves it half written.
     """
     kind, subtype = formats.kind_of(path := Path(path), like, frames, channels)
     options = formats.encoder_options(subtype, like.sample_rate, channels, like.bitrate_bps)
@@ -203,9 +204,15 @@ def writing(
 
 
 def write(path: str | os.PathLike[str], samples: npt.ArrayLike, like: Like) -> int:
-    """Write samples as `like` was written and return how many had to be clipped: see `writing`."""
+    """Write samples as `like` was written and return how many had to be clipped: see `writing`.
+
+    The file appears whole at the end, or not at all, and keeps the mode of the one it replaces.
+    """
     checked = check(samples, like.sample_rate)
-    with writing(path, like, *checked.shape) as file:
+    with (
+        output.writing(path, replace=True, mode=output.mode_of(path)) as part,
+        writing(part, like, *checked.shape) as file,
+    ):
         file.write(checked)
     return file.clipped
 
@@ -215,7 +222,7 @@ def check(samples: npt.ArrayLike, sample_rate: int) -> Samples:
 
     One dimension is mono; integers are scaled by the full scale of their type (uint8 is centred
     on 128, as in WAV files). An array that is neither float nor an integer of at most 32 bits,
-    not finite, empty, or with the channels first is refused. Floats are not copied.
+    not finite, beyond LOUDEST, empty, or with the channels first is refused. Floats are not copied.
     """
     check_rate(sample_rate)
     array: npt.NDArray[Any] = np.asarray(samples)
@@ -265,35 +272,34 @@ def to_mono(samples: Samples) -> Samples:
     return mono
 
 
-def check_rate(sample_rate: int) -> None:
-    """Refuse a sample rate outside of what is supported."""
-    if sample_rate != int(sample_rate) or not MIN_RATE_HZ <= sample_rate <= MAX_RATE_HZ:
-        hint = f"resample to between {MIN_RATE_HZ} and {MAX_RATE_HZ} Hz"
-        raise AudioError(f"a sample rate of {sample_rate} Hz is not supported", hint=hint)
+def check_rate(sample_rate: float) -> int:
+    """Return a sample rate as an integer; refuse what is none, or outside of what is supported."""
+    hint = f"a whole number of Hz between {MIN_RATE_HZ} and {MAX_RATE_HZ}"
+    if not isinstance(sample_rate, _NUMBERS) or isinstance(sample_rate, bool):
+        raise AudioError(f"sample_rate must be a number, not {sample_rate!r}", hint=hint)
+    if not MIN_RATE_HZ <= sample_rate <= MAX_RATE_HZ or sample_rate != int(sample_rate):
+        what = f"a sample rate of {sample_rate} Hz is not supported"
+        raise AudioError(what, hint=f"resample to {hint}")
+    return int(sample_rate)
 
 
 def _check_content(samples: npt.NDArray[Any], name: str) -> None:
     if not samples.size:
         raise AudioError(f"{name} holds no samples", hint="at least one frame is needed")
-    if not np.isfinite(samples).all():
+    low, high = float(samples.min()), float(samples.max())  # NaN, if there is one
+    if not np.isfinite((low, high)).all():
         hint = "replace NaN and infinity first, for example with numpy.nan_to_num"
         raise AudioError(f"{name} holds samples that are not finite numbers", hint=hint)
+    most = low if -low > high else high
+    if abs(most) > LOUDEST:
+        hint = f"samples belong in [-1, 1], and beyond {LOUDEST:g} nothing is sound"
+        raise AudioError(f"{name} holds a sample of {most:.3g}, which is no sound", hint=hint)
 
 
 @contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary name beside `path`; take its place when all went well, else vanish."""
-    part = path.parent / f".keybound-{secrets.token_hex(8)}.part"
+def _replacing(part: Path) -> Iterator[Path]:
+    """Say in one line why a part cannot be written."""
     try:
         yield part
-        if path.exists():
-            shutil.copymode(path, part)
-        with part.open("rb+") as file:
-            os.fsync(file.fileno())
-        part.replace(path)
     except (sf.SoundFileError, OSError) as error:
-        hint = "check that the folder exists, may be written to and has room"
-        raise AudioError(f"{path} cannot be written", hint=hint) from error
-    finally:
-        with contextlib.suppress(OSError):  # where the folder is none, there is nothing either
-            part.unlink()
+        raise output.unwritable(part, error) from error

@@ -47,7 +47,7 @@ def measure(
                 heard = hit.apply(marked, rate, hit.draw(rng_of(seed, index, name), None))
                 verdict = marker.judge(marker.detect(heard, rate), **whose)
                 right.append(1 - verdict.distance / verdict.bits)
-                verified.append(verdict.verified)
+                verified.append(verdict.rule_holds)
             yield {
                 "attack": name,
                 "seconds": length_s,

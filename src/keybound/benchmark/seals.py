@@ -116,7 +116,7 @@ class Case:
         whose: Any = {"key": secret.key, "payload": secret.payload}
         known = self.marker.judge(found, **whose, places=Places((secret.position,)))
         row: Row = {"presence": known.presence, "errors": known.distance, "bits": known.bits}
-        row |= {"verified": known.verified} | self.told(known, found)
+        row |= {"verified": known.rule_holds} | self.told(known, found)
         if search:
             wide = self.marker.judge(found, **whose, places=Places())
             row |= {f"{name}_256": value for name, value in self.told(wide, found).items()}

@@ -72,12 +72,12 @@ def expand(names: Sequence[str]) -> list[str]:
     made: list[str] = []
     for name in names:
         path = Path(name)
-        inside = (
-            [item.path for item in _found(path.rglob("*"), path, None)] if path.is_dir() else []
-        )
-        if path.is_dir() and not inside:
+        if not path.is_dir():
+            made.append(name)
+        elif inside := _found(path.rglob("*"), path, None):
+            made += [item.path for item in inside]
+        else:
             raise CorpusError(f"no recordings in {name}", hint=f"names in {', '.join(SUFFIXES)}")
-        made += inside or [name]
     return made
 
 
