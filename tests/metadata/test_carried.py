@@ -1,5 +1,6 @@
 """All that a host says beside its sound is in what is written in the same format."""
 
+import dataclasses
 import subprocess
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 import soundfile as sf
 
 from keybound import audio, files, metadata
+from keybound.errors import AudioError
 from keybound.keys import Key
 from keybound.metadata import Metadata
 from keybound.watermark import Watermarker
@@ -223,3 +225,19 @@ def test_m4a_boxes_and_chapters(tmp_path):
     audio.write(tmp_path / "c.m4a", samples, bare)
     first, second = (audio.read(tmp_path / name).samples for name in ("b.m4a", "c.m4a"))
     np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("name", made.HOSTS)
+def test_no_room_for_metadata_leaves_nothing(tmp_path, name):
+    resource = pytest.importorskip("resource")
+    read = audio.read(made.HOSTS[name](tmp_path / name))
+    audio.write(tmp_path / name, read.samples, dataclasses.replace(read, metadata=Metadata()))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    room = (tmp_path / name).stat().st_size + 8
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
+    try:
+        with pytest.raises(AudioError):
+            audio.write(tmp_path / ("b" + name), read.samples, read)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
