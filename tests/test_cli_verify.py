@@ -55,6 +55,7 @@ def test_verdicts_for_machines(run: Run, key: Path, host: Path) -> None:
     assert right.code == 0
     verdict = right.json
     searched = ("output", "clipped", "position", "seal", "roll", "words", "marks", "bound")
+    searched += ("position_recurs", "not_carried")
     alike = {k: v for k, v in made.items() if k not in searched}
     assert alike == {k: v for k, v in verdict.items() if k not in searched}
     assert made["position"] == made["seal"]["position"] == verdict["seal"]["position"]
@@ -275,6 +276,7 @@ def test_detect_for_machines(run: Run, marked: Path, marker: Watermarker) -> Non
     plain = run("detect", marked, "--json").json
     assert set(plain) == {
         "path", "present", "presence", "threshold", "evidence_s", "evidence_threshold_s", "spans",
+        "channel", "channels_tried",
     }  # fmt: skip
     assert plain["present"] is True
     heard = audio.read(marked)

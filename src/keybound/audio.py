@@ -1,8 +1,7 @@
 """Recordings: read, write, resample. Knows no keys and no networks.
 
 Files go through soundfile, whole or in blocks. What libsndfile passes over in silence is refused or
-counted here: a file cut short, a length it only guesses, samples beyond full scale, an output half
-written.
+counted here: a file cut short, a guessed length, samples beyond full scale, an output half written.
 """
 
 import contextlib
@@ -19,7 +18,7 @@ import soundfile as sf
 
 from keybound import ffmpeg, formats, metadata, output, stages
 from keybound.errors import AudioError
-from keybound.formats import DOUBLES, PERCEPTUAL, READABLE, Like
+from keybound.formats import Like
 from keybound.headers import cut_short, head_of, promised_frames
 from keybound.metadata import Metadata
 from keybound.pcm import encodable
@@ -74,7 +73,7 @@ class Reader:
             undo.enter_context(self._open)
             self._aac = aac = ffmpeg.demuxer(head := head_of(self.path))
             self._file = file = self._open.enter_context(self._sound(head, aac))
-            if file.format not in READABLE:
+            if file.format not in formats.READABLE:
                 raise formats.unreadable(self.path, head, file.format)
             check_rate(file.samplerate)
             self._promised = promised_frames(Path(os.fsdecode(file.name)), file)
@@ -100,17 +99,17 @@ class Reader:
     @property
     def bitrate_bps(self) -> int | None:
         """Give the mean bit rate of a lossy file."""
-        if self.subtype not in PERCEPTUAL or not self.frames:
+        if self.subtype not in formats.PERCEPTUAL or not self.frames:
             return None
-        return int(self.path.stat().st_size * 8 * self.sample_rate / self.frames)
+        size = self.path.stat().st_size - sum(len(one.data) for one in self.metadata.pieces)
+        return int(size * 8 * self.sample_rate / self.frames)
 
     def blocks(self, frames: int = -1) -> Iterator[Samples]:
         """Yield (frames, channels) to the end, so many at a time, or all at once."""
-        dtype = "float64" if self.subtype in DOUBLES else "float32"
+        dtype = "float64" if self.subtype in formats.DOUBLES else "float32"
         heard = 0
         while True:
-            left = self.frames - heard
-            count = left if frames < 0 else min(frames, left)
+            count = min(self.frames - heard, frames if frames >= 0 else self.frames)
             try:
                 with silence():
                     block = self._file.read(count, dtype=dtype, always_2d=True)
@@ -184,15 +183,14 @@ def writing(
     another known extension gets its own format at the nearest bit depth. The path is that of a part
     (`output.staged`): what fails leaves it half written.
     """
-    path = Path(path)
-    kind, subtype = formats.kind_of(path, like, frames, channels)
+    kind, subtype = formats.kind_of(path := Path(path), like, frames, channels)
     options = formats.encoder_options(subtype, like.sample_rate, channels, like.bitrate_bps)
     if subtype == "AAC":
         ffmpeg.find(path, "write")
     with _writable(path) as part:
         sound = part.with_suffix(".wav") if subtype == "AAC" else part
-        endian = like.endian if kind == like.format else "FILE"
-        form = ("FLOAT", "FILE", "RF64") if subtype == "AAC" else (subtype, endian, kind)
+        form = (subtype, like.endian if kind == like.format else "FILE", kind)
+        form = ("FLOAT", "FILE", "RF64") if subtype == "AAC" else form
         try:
             rate, name = like.sample_rate, sndfile_name(sound)
             with sf.SoundFile(name, "w", rate, channels, *form, **options) as file:
