@@ -112,7 +112,7 @@ def test_keygen_writes_a_private_file_and_prints_its_fingerprint(run: Run, home:
 
 def test_keygen_never_overwrites(run: Run, refused: Run) -> None:
     run("keygen", "my.key")
-    assert "'my.key' already exists (key files are never" in refused("keygen", "my.key").err
+    assert "my.key exists (key files are never" in refused("keygen", "my.key").err
 
 
 @pytest.mark.parametrize("path", ["nowhere/my.key", "-", "."])

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from keybound import audio, files, seal, tiles
 from keybound.errors import AudioError
 from keybound.keys import Key
+from keybound.metadata import Metadata
 from keybound.watermark import Watermarker
 
 Samples = NDArray[Any]
@@ -159,7 +160,8 @@ def test_an_m4a_is_marked_and_stays_one(
 ) -> None:
     first = audio.read(host("a.wav", rate, channels))
     tags = {"title": "a talk", "artist": "a voice"}
-    like = audio.Recording(first.samples, rate, "M4A", "AAC", tags=tags, bitrate_bps=96_000)
+    said = Metadata.of(tags)
+    like = audio.Recording(first.samples, rate, "M4A", "AAC", metadata=said, bitrate_bps=96_000)
     audio.write(tmp_path / "a.m4a", first.samples, like)
     read = audio.read(tmp_path / "a.m4a")
     assert (read.sample_rate, read.format, read.subtype) == (rate, "M4A", "AAC")

@@ -161,7 +161,8 @@ class Hearing:
             one.views = views
             if not one.channels:
                 one.listener = one.levels = None
-        self._sounds += made[1:]
+        # In the order of their channels, whenever they parted.
+        self._sounds = sorted([*self._sounds, *made[1:]], key=lambda one: one.views[0])
 
     def _keep(self, levels: list[Floats]) -> None:
         """Keep levels (steps, bands) of the sounds that are channels, and of all together."""

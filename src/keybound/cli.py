@@ -38,7 +38,9 @@ from keybound.terminal import (
     registry,
     reworded,
     say,
+    stopping,
     tell,
+    warned,
 )
 
 if TYPE_CHECKING:
@@ -91,13 +93,15 @@ def embed(
     """Mark the recording HOST and write it to OUTPUT.
 
     OUTPUT is read back and verified before it appears; if the mark cannot be read from it,
-    nothing is written. The seal gets a position of its own, which is told: the party's next, or
-    one by chance of the 256 that verify looks through; --position chooses one. For a party the
-    registry keeps a record of what was marked (keybound record). With --rolling what is left of the
+    nothing is written. The seal gets a position in the key's stream, which is told: for a party
+    the next one, which is never given again; else one by chance of the 256 that verify looks
+    through, which recur. --position chooses one. For a party the registry keeps a record of what
+    was marked (keybound record), which appears with OUTPUT. With --rolling what is left of the
     mark after codecs and noise is sealed evidence too, together with that record: verify sees by
     itself whether a code rolls, and needs some seconds of a recording that was cut.
     """
-    from keybound import codes, files, hostmac, seal
+    from keybound import codes, files, hostmac, seal, stages
+    from keybound import output as outputs
 
     if no_seal and (rolling or position is not None):
         raise click.UsageError("--no-seal leaves nothing to place or to roll")
@@ -105,7 +109,8 @@ def embed(
         raise click.UsageError("--nonce-from-position needs a seal, and takes the place of --nonce")
     if rolling and (own_mask or from_host):
         raise click.UsageError("--rolling draws masks of its own, for payloads that are given")
-
+    outputs.check(output, source=host, replace=force)
+    stages.sweep(Path(output).parent)
     marker = load(model)
     if from_host:
         key = lone_key(key_file, name, payload)
@@ -114,31 +119,40 @@ def embed(
     else:
         whose = claim(name, key_file, payload, registry, marker.card.bits)
     party, key, number, rho, _ = whose
-    if name is not None and position is None and not no_seal:
+    recurs = name is None and position is None and not no_seal
+    if name is not None and not no_seal:
         with Registry(registry or default_path()) as known:
-            position = known.draw(name)
+            position = known.reserve(key.fingerprint, position)
     if own_mask:
         position = seal.place(position, wanted=True)
         assert position is not None
         nonce = codes.position_nonce(position)
-    how: dict[str, Any] = {"key": key, "payload": number, "nonce": nonce, "position": position}
-    how |= {"seal": not no_seal, "rolling": rolling}
+    of: Any = {"key": key, "payload": number, "nonce": nonce}
+    how: dict[str, Any] = of | {"position": position, "seal": not no_seal, "rolling": rolling}
     how |= {"replace": force, "progress": progress_bar("marking")}
-    facts, words = {}, "marked, not read back"
+    facts, words = dict[str, Any](), "marked, not read back"
+
+    def with_record(part: outputs.Part, made: files.Written) -> None:
+        stamped = files.record(marker, made, party=party, **of)
+        facts["record"] = ledger.appear(stamped, part, registry)
+
+    how |= {"appear": with_record} if name is not None else {}
     if no_check:
         made = files.mark(marker, host, output, **how)
     else:
         verdict, made = files.embed(marker, host, output, rho=rho, **how)
-        facts, words = as_plain(verdict), verdict.words
+        facts, words = as_plain(verdict) | facts, verdict.words
     if made.clipped:
         say(f"samples limited to full scale: {made.clipped}")
+    if made.not_carried:
+        say(f"not carried over: {', '.join(made.not_carried)}")
     if made.position is not None:
-        say(f"sealed at position {made.position}")
-    facts |= {"output": output, "clipped": made.clipped, "position": made.position}
+        also = f", one of {seal.USUAL} that recur (--party has one for each recording)"
+        say(f"sealed at position {made.position}{also if recurs else ''}")
     if name is not None:
-        of: Any = {"party": party, "key": key, "payload": number, "nonce": nonce}
-        facts["record"] = ledger.note(files.record(marker, made, **of), registry)
         say(f"record {facts['record']}")
+    facts |= {"output": output, "clipped": made.clipped, "position": made.position}
+    facts |= {"position_recurs": recurs, "not_carried": made.not_carried}
     emit(facts, words, as_json)
 
 
@@ -257,7 +271,7 @@ def main() -> None:
     """Run the command line; every error is one line and exit status 2."""
     if "_KEYBOUND_COMPLETE" in os.environ:  # asked by a shell
         cli.main(prog_name="keybound")
-    with in_one_line():
+    with in_one_line(), stopping(), warned():
         try:
             # Not cli.main, which ends in status 1, a "no", when a pipe breaks.
             with cli.make_context("keybound", sys.argv[1:]) as context:

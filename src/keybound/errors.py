@@ -29,6 +29,10 @@ class KeyFileError(KeyBoundError):
     """A key that cannot be read, or must not be written."""
 
 
+class KeyFileWarning(UserWarning):
+    """A key file that others than its owner can read."""
+
+
 class CodeError(KeyBoundError):
     """A payload, nonce or tolerance outside what the code allows."""
 

@@ -175,12 +175,12 @@ def _same(known: Mark, heard: Mark) -> bool:
 
 
 def _extended(known: Mark, heard: Mark) -> Mark:
-    """Add the spans of a mark in another view that lie where it was not heard."""
-    apart = [
-        span
-        for span in heard.spans
-        if all(span.end_s <= own.start_s or span.start_s >= own.end_s for own in known.spans)
-    ]
+    """Add the spans of a mark in another view that mostly lie where it was not heard."""
+    apart = []
+    for span in heard.spans:
+        shared = (min(span.end_s, o.end_s) - max(span.start_s, o.start_s) for o in known.spans)
+        if sum(max(0.0, one) for one in shared) < (span.end_s - span.start_s) / 2:
+            apart.append(span)
     spans = sorted([*known.spans, *apart], key=lambda one: one.start_s)
     return replace(known, spans=tuple(spans))
 

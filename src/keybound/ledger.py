@@ -11,6 +11,7 @@ import click
 from keybound import origin, records
 from keybound.errors import KeyBoundError, NotGenuineError, RecordError
 from keybound.keys import Key
+from keybound.output import Part
 from keybound.parties import Claim, Untried
 from keybound.records import Entry, Stamped
 from keybound.registry import Registry, default_path
@@ -114,10 +115,10 @@ def record_keygen(path: str) -> None:
     click.echo(public)
 
 
-def note(stamped: Stamped, registry: str | None) -> int:
-    """Keep the record of an embedding; give its number."""
+def appear(stamped: Stamped, part: Part, registry: str | None) -> int:
+    """Let a marked file and its record appear together; return the number of the record."""
     with Registry(registry or default_path()) as known:
-        return known.append(stamped)
+        return known.appear(stamped, part)
 
 
 class Told(NamedTuple):

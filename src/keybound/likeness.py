@@ -66,23 +66,19 @@ class Sketch:
 
         A detection may have several levels (`heard`), by channel, those of all channels first.
         """
-        heard = levels if isinstance(levels, Mapping) else {None: levels}
-        first, *others = (cls._one(channel, one) for channel, one in heard.items())
-        return replace(first, others=tuple(others))
-
-    @classmethod
-    def _one(cls, channel: int | None, levels: Floats | Levels) -> Self:
-        whole = listen(levels)
-        part = _busiest(whole)
-        return cls(whole, levels[part].astype(np.float16), part.start, channel)
+        made = []
+        for channel, one in (levels if isinstance(levels, Mapping) else {None: levels}).items():
+            part = _busiest(whole := listen(one))
+            made.append(cls(whole, one[part].astype(np.float16), part.start, channel))
+        return replace(made[0], others=tuple(made[1:]))
 
     def to_bytes(self) -> bytes:
         """Pack it: 1600 bytes for each second, and at most 256 kilobytes for the part."""
         channel = -1 if self.channel is None else self.channel
         sizes = np.array([len(self.whole), len(self.part), self.first, channel], "<i8").tobytes()
         whole = np.rint(self.whole * np.float16(LOUDEST)).astype(np.int8).tobytes()
-        others = (one.to_bytes() for one in self.others)
-        return b"".join((sizes, whole, self.part.astype("<f2").tobytes(), *others))
+        part = self.part.astype("<f2").tobytes()
+        return b"".join((sizes, whole, part, *(one.to_bytes() for one in self.others)))
 
     @classmethod
     def parse(cls, data: bytes) -> Self:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from keybound import codes, seal, signing
+from keybound import codes, output, seal, signing
 from keybound.errors import KeyBoundError, NotGenuineError, RecordError
 from keybound.fingerprint import Fingerprint
 from keybound.keys import FINGERPRINT_BYTES, Key
@@ -145,8 +145,10 @@ class Stamped:
         return _canonical(whole) + b"\n"
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Export the record to a new file; one that exists is never replaced."""
-        _write_new(Path(path), self.to_bytes())
+        """Export the record to a new file of mode 0600; one that exists is never replaced."""
+        how: Any = {"kind": RecordError, "exists_hint": "choose another name"}
+        with output.writing(path, mode=output.PRIVATE, **how) as part:
+            part.write_bytes(self.to_bytes())
 
 
 class Entry(NamedTuple):
@@ -260,20 +262,3 @@ def _check_text(what: str, text: str) -> None:
 def _check_hex(what: str, text: str, length: int) -> None:
     if not re.fullmatch(rf"[0-9a-f]{{{2 * length}}}", text):
         raise RecordError(f"the {what} of a record is not {2 * length} hex digits")
-
-
-def _write_new(path: Path, data: bytes) -> None:
-    try:
-        with path.open("xb") as file:
-            try:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            except BaseException:
-                path.unlink(missing_ok=True)  # half a record must not lie where one is expected
-                raise
-    except FileExistsError:
-        raise RecordError(f"{os.fspath(path)!r} exists", hint="choose another name") from None
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise RecordError(f"record {os.fspath(path)!r} cannot be written: {reason}") from error

@@ -63,7 +63,7 @@ class StreamEmbedder:
     ) -> None:
         engine = engine or shipped()
         card = engine.card
-        sample_rate, channels = audio.check_rate(sample_rate), audio.check_channels(channels)
+        sample_rate, channels = audio.check_rate(sample_rate), _counted(channels)
         code = codes.encode(payload, key, card.bits, nonce)
         self._down = Resampler(sample_rate, card.rate, channels)
         self.position = seals.place(position, wanted=seal)  # None: not sealed
@@ -164,7 +164,7 @@ class StreamDetector:
         engine = engine or shipped()
         self.card = engine.card
         self.sample_rate = audio.check_rate(sample_rate)
-        self.channels = audio.check_channels(channels)
+        self.channels = _counted(channels)
         self._hearing = Hearing(
             self.sample_rate,
             self.channels,
@@ -261,3 +261,11 @@ def _block(given: npt.NDArray[Any], sample_rate: int, channels: int) -> audio.Sa
         what = f"the stream has {channels} channels, and {block.shape[1]} came"
         raise AudioError(what, hint="say how many when it begins: channels=")
     return block
+
+
+def _counted(channels: int) -> int:
+    """Return a number of channels; refuse what is none."""
+    if not isinstance(channels, int | np.integer) or isinstance(channels, bool) or channels < 1:
+        hint = "as many as the samples have"
+        raise AudioError(f"channels must be an integer above 0, not {channels!r}", hint=hint)
+    return int(channels)

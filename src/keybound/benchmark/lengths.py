@@ -14,8 +14,9 @@ import numpy as np
 
 from keybound import audio
 from keybound.attacks import attack
-from keybound.benchmark.protocol import ENDINGS, Clip, Row, rng_of, secret_of
+from keybound.benchmark.protocol import Clip, Row, rng_of, secret_of
 from keybound.errors import AudioError
+from keybound.formats import SNDFILE_SUFFIXES
 from keybound.terminal import in_one_line
 from keybound.watermark import Watermarker
 
@@ -63,9 +64,10 @@ def speakers(folders: Sequence[Path], rate: int) -> Iterator[Clip]:
         return path.stem.split("-")[-3] if path.stem.count("-") >= 2 else path.stem
 
     there = sorted(path for folder in folders for path in folder.iterdir())
-    paths = sorted((path for path in there if path.suffix.lower() in ENDINGS), key=speaker)
+    paths = sorted((path for path in there if path.suffix.lower() in SNDFILE_SUFFIXES), key=speaker)
     if not paths:
-        raise AudioError("no recordings there", hint=f"files ending in {', '.join(ENDINGS)}")
+        hint = f"files ending in {', '.join(SNDFILE_SUFFIXES)}"
+        raise AudioError("no recordings there", hint=hint)
     for _, own in groupby(paths, key=speaker):
         read = [audio.read(path) for path in own]
         mono = [audio.resample(audio.to_mono(r.samples), r.sample_rate, rate) for r in read]

@@ -13,8 +13,9 @@ import scipy.signal
 from keybound import audio
 from keybound.attacks import attack, available
 from keybound.benchmark.methods import Method
-from keybound.benchmark.protocol import ENDINGS, Clip, Row, rng_of
+from keybound.benchmark.protocol import Clip, Row, rng_of
 from keybound.errors import AudioError
+from keybound.formats import SNDFILE_SUFFIXES
 
 WINDOW_S = 1.0
 PIECE_S = 8.0  # of a made sound: long enough for a melody, short enough for many
@@ -75,9 +76,10 @@ def hours(rows: Iterable[Row]) -> float:
 
 def recordings(folder: Path, rate: int) -> Iterator[Clip]:
     """Read the recordings of a folder whole, in the order of their names."""
-    paths = sorted(p for p in folder.iterdir() if p.suffix.lower() in ENDINGS)
+    paths = sorted(p for p in folder.iterdir() if p.suffix.lower() in SNDFILE_SUFFIXES)
     if not paths:
-        raise AudioError(f"no recordings in {folder}", hint=f"files ending in {', '.join(ENDINGS)}")
+        hint = f"files ending in {', '.join(SNDFILE_SUFFIXES)}"
+        raise AudioError(f"no recordings in {folder}", hint=hint)
     for path in paths:
         recording = audio.read(path)
         mono = audio.resample(audio.to_mono(recording.samples), recording.sample_rate, rate)

@@ -14,13 +14,13 @@ import numpy.typing as npt
 
 from keybound import audio
 from keybound.errors import AudioError
+from keybound.formats import SNDFILE_SUFFIXES
 from keybound.keys import Key
 
 Clip = npt.NDArray[np.float32]
 Row = dict[str, Any]
 
 P_LEVELS = tuple(10.0**-n for n in range(1, 7))  # under which the p of wrong keys is counted
-ENDINGS = (".flac", ".wav", ".ogg", ".opus", ".mp3")
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,10 @@ def read_clips(
 
     `every` takes all whole clips of each recording, otherwise only the first.
     """
-    paths = sorted(p for p in folder.iterdir() if p.suffix.lower() in ENDINGS)
+    paths = sorted(p for p in folder.iterdir() if p.suffix.lower() in SNDFILE_SUFFIXES)
     if not paths:
-        raise AudioError(f"no recordings in {folder}", hint=f"files ending in {', '.join(ENDINGS)}")
+        hint = f"files ending in {', '.join(SNDFILE_SUFFIXES)}"
+        raise AudioError(f"no recordings in {folder}", hint=hint)
     clips: list[Clip] = []
     length = round(seconds * rate)
     for path in paths:

@@ -18,8 +18,9 @@ import soundfile
 
 from keybound.benchmark import metrics
 from keybound.benchmark.methods import Method, Reading
-from keybound.benchmark.protocol import ENDINGS, Clip, Row, Secret, rng_of, secret_of
+from keybound.benchmark.protocol import Clip, Row, Secret, rng_of, secret_of
 from keybound.errors import AudioError
+from keybound.formats import SNDFILE_SUFFIXES
 from keybound.keys import Key
 
 WRONG_KEYS = 10
@@ -280,6 +281,6 @@ def partners(count: int, names: Sequence[str] = ()) -> list[int]:
 
 def names_of(folder: Path, seconds: float, limit: int | None = None) -> list[str]:
     """Name the recordings whose first clips `read_clips` gives, in its order."""
-    paths = sorted(p for p in folder.iterdir() if p.suffix.lower() in ENDINGS)
+    paths = sorted(p for p in folder.iterdir() if p.suffix.lower() in SNDFILE_SUFFIXES)
     long = (p.name for p in paths if soundfile.info(p).duration >= seconds)
     return list(long)[:limit]

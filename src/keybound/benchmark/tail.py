@@ -24,17 +24,23 @@ from keybound.watermark import Watermarker
 DRAWS = 3  # of each attack's chance, for speech is short and peaks are rare
 HIGHEST = 150  # peaks of all attacks together are the tail
 FEWEST = 10  # peaks in it from which an attack has a scale of its own
+HIGH_SECONDS = 0.05  # of an attack's, those with the highest presence, have the excess
+LEAST_EXCESS = 0.05
 CAUTION = 1.645  # standard errors added to a scale: nineteen times in twenty it is no larger
 LEAST_ABOVE_S, LEAST_SCALE_S = 0.1, 0.05  # for speech that hardly holds any
 
 
 @dataclass(frozen=True)
 class Null:
-    """The peaks of evidence in unmarked speech after an attack, and how much speech it was."""
+    """The peaks of evidence in unmarked speech after an attack, and how much speech it was.
+
+    `scores` are the mean presence of each whole second of it.
+    """
 
     attack: str
     peaks_s: tuple[float, ...]
     seconds: float
+    scores: tuple[float, ...] = ()
 
 
 def measure(
@@ -50,7 +56,8 @@ def measure(
         for name, found in heard(marker, speech, attacks, seed):
             heights = peaks(found.frame_presence, found.frame_s)
             seconds = len(found.frame_presence) * found.frame_s
-            nulls.append(Null(name, tuple(heights.tolist()), seconds))
+            scores = tuple(means(found.frame_presence, found.frame_s).tolist())
+            nulls.append(Null(name, tuple(heights.tolist()), seconds, scores))
             progress(len(nulls), DRAWS * len(attacks))
     return nulls
 
@@ -83,6 +90,34 @@ def alarms(
             yield {"attack": name, "seconds": length_s, "alarms": int(false), "files": count}
 
 
+def stereo_alarms(
+    marker: Watermarker, speech: Path, attacks: Sequence[str], lengths_s: Sequence[float]
+) -> Iterator[Row]:
+    """Count false alarms of files with two channels, and of the mix and each channel as files.
+
+    The attack is drawn anew for the second channel, which is late, softer and turned upside down,
+    so that the channels and their mix are three chances.
+    """
+    rate = marker.card.rate
+    late = round(0.005 * rate)
+    for name in attacks:
+        if name != "clean" and available(name) is not None:
+            continue
+        drawn = [
+            np.concatenate(list(attacked(recordings(speech, rate), name, rate, seed)))
+            for seed in (DRAWS, DRAWS + 1)
+        ]
+        both = np.stack([drawn[0][late:], -0.7 * drawn[1][: len(drawn[1]) - late]], axis=1)
+        for length_s in lengths_s:
+            size = round(length_s * rate)
+            pieces = [both[i : i + size] for i in range(0, len(both) - size + 1, size)]
+            views = [pieces, [piece.mean(axis=1) for piece in pieces]]
+            views += [[piece[:, channel] for piece in pieces] for channel in range(2)]
+            false, *alone = (sum(marker.detect(x, rate).present for x in view) for view in views)
+            row: Row = {"attack": name, "seconds": length_s, "alarms": false, "files": len(pieces)}
+            yield row | {"alone": alone}
+
+
 def peaks(chance: npt.NDArray[np.float32], frame_s: float) -> npt.NDArray[np.float64]:
     """Give the highest evidence of each stretch between two returns to nothing."""
     walk = np.concatenate([[0.0], np.cumsum((2 * chance.astype(np.float64) - 1) * frame_s)])
@@ -90,6 +125,32 @@ def peaks(chance: npt.NDArray[np.float32], frame_s: float) -> npt.NDArray[np.flo
     starts = np.flatnonzero(height == 0)
     highest = np.maximum.reduceat(height, starts)
     return highest[highest > 0]
+
+
+def means(chance: npt.NDArray[np.float32], frame_s: float) -> npt.NDArray[np.float64]:
+    """Return the mean presence of each whole second."""
+    size = round(1 / frame_s)
+    whole = chance[: len(chance) // size * size].reshape(-1, size)
+    scores: npt.NDArray[np.float64] = whole.mean(axis=1, dtype=np.float64)
+    return scores
+
+
+def fit_excess(nulls: Iterable[Null]) -> float:
+    """Fit how fast high presence gets rarer in unmarked seconds: the excess of a card.
+
+    It is the mean, over the highest seconds of an attack, of what lies beyond the least of them,
+    for the attack where that is most, and cautious.
+    """
+    kinds: dict[str, list[float]] = {}
+    for null in nulls:
+        kinds.setdefault(null.attack, []).extend(null.scores)
+    found = [LEAST_EXCESS]
+    for scores in kinds.values():
+        ordered = np.sort(scores)
+        count = int(HIGH_SECONDS * len(ordered))
+        if count >= FEWEST:
+            found.append(_scale(ordered[-count:] - ordered[-count - 1]))
+    return round(max(found), 4)
 
 
 def fit(nulls: Iterable[Null]) -> Tail:
@@ -128,9 +189,13 @@ def main() -> None:
     parser.add_argument("--model", type=Path, help="weights other than shipped")
     parser.add_argument("--attacks", nargs="+", default=["clean", "noise-10", "echo", "lyra-6"])
     parser.add_argument("--seconds", type=float, nargs="+", default=[1, 3, 10, 60, 600])
+    parser.add_argument("--stereo", action="store_true", help="two channels, and each view alone")
     given = parser.parse_args()
-    for row in alarms(Watermarker(given.model), given.speech, given.attacks, given.seconds):
-        print("{attack:12} {seconds:6g} s  {alarms:4} of {files}".format(**row), flush=True)
+    count, line = alarms, "{attack:12} {seconds:6g} s  {alarms:4} of {files}"
+    if given.stereo:
+        count, line = stereo_alarms, line + "  mix and channels alone {alone}"
+    for row in count(Watermarker(given.model), given.speech, given.attacks, given.seconds):
+        print(line.format(**row), flush=True)
 
 
 if __name__ == "__main__":

@@ -168,6 +168,9 @@ def _batch(
                 corpus.run(job, planned, book, spread, ended, where)
         count = corpus.conclude(planned, items, book, table)
         _tell_failures(items, book.rows(planned.names), count["failed"])
+    if count["recurring"]:
+        hint = "a registered party has one for each recording"
+        say(f"sealed at one of 256 positions that recur: {count['recurring']} files ({hint})")
     told = {"detect": "{present} marked"}
     told["verify"] = "{sealed} sealed, {attributed} attributed, {other} on other audio"
     text = (
