@@ -77,7 +77,7 @@ class Reader:
             if file.format not in READABLE:
                 raise formats.unreadable(self.path, head, file.format)
             check_rate(file.samplerate)
-            self._promised = promised_frames(Path(file.name), file)
+            self._promised = promised_frames(Path(os.fsdecode(file.name)), file)
             self.sample_rate, self.channels = int(file.samplerate), int(file.channels)
             self.frames = self._promised if file.format == "W64" else int(file.frames)
             self.format = "M4A" if aac else str(file.format)
@@ -135,9 +135,14 @@ class Reader:
             ffmpeg.decode(self.path, aac, path)
         try:
             with silence():
-                return sf.SoundFile(path)
+                return sf.SoundFile(sndfile_name(path))
         except (sf.SoundFileError, TypeError) as error:  # TypeError: .raw is taken at its word
             raise formats.unreadable(self.path, head) from error
+
+
+def sndfile_name(path: str | os.PathLike[str]) -> str | bytes:
+    """Return a path as soundfile takes it, which cannot encode a name that is not UTF-8."""
+    return os.fspath(path) if os.name == "nt" else os.fsencode(path)
 
 
 def read(path: str | os.PathLike[str]) -> Recording:
@@ -189,11 +194,12 @@ def writing(
         endian = like.endian if kind == like.format else "FILE"
         form = ("FLOAT", "FILE", "RF64") if subtype == "AAC" else (subtype, endian, kind)
         try:
-            with sf.SoundFile(sound, "w", like.sample_rate, channels, *form, **options) as file:
+            rate, name = like.sample_rate, sndfile_name(sound)
+            with sf.SoundFile(name, "w", rate, channels, *form, **options) as file:
                 writer = Writer(file, subtype)
                 yield writer
             with silence():
-                there = sf.info(sound).frames
+                there = sf.info(name).frames
             if there < writer.frames:  # Opus is silent when the disc is full
                 raise OSError("no room left")
             if sound != part:
