@@ -27,7 +27,6 @@ from keybound.records import Entry, Stamped
 
 NAME_MAX = 100
 BUSY_S = 10.0
-MASK = ("position", "nonce")  # what a record says of the mask
 COLUMNS = "name, payload, bits, rho, key_file, fingerprint, created"
 PARTIES = f"SELECT {COLUMNS}, coalesce(next, 0) FROM party LEFT JOIN stream ON key = fingerprint"
 
@@ -229,11 +228,10 @@ class Registry:
 
     def masks(self, party: Party) -> Iterator[tuple[int, bytes]]:
         """Give the positions of such records whose mask is not the fixed one, with its nonce."""
-        at, nonce = (f"json_extract(CAST(data AS TEXT), '$.record.{n}')" for n in MASK)
-        query = f"SELECT {at}, {nonce} FROM record WHERE party = ? AND key = ?"
-        where = f"{query} AND {nonce} <> '' AND {at} IS NOT NULL"
+        own = f"party = ? AND key = ? AND {schema.POSITION} IS NOT NULL AND {schema.NONCE} <> ''"
+        query = f"SELECT {schema.POSITION}, {schema.NONCE} FROM record WHERE {own}"
         with self._refusals():
-            for position, text in self._connection.execute(where, [party.name, party.fingerprint]):
+            for position, text in self._connection.execute(query, [party.name, party.fingerprint]):
                 yield int(position), bytes.fromhex(text)
 
     def record(self, number: int) -> Entry:
