@@ -76,7 +76,7 @@ class Reader:
             if file.format not in formats.READABLE:
                 raise formats.unreadable(self.path, head, file.format)
             check_rate(file.samplerate)
-            self._promised = promised_frames(Path(file.name), file)
+            self._promised = promised_frames(Path(os.fsdecode(file.name)), file)
             self.sample_rate, self.channels = int(file.samplerate), int(file.channels)
             self.frames = self._promised if file.format == "W64" else int(file.frames)
             self.format = "M4A" if aac else str(file.format)
@@ -134,9 +134,14 @@ class Reader:
             ffmpeg.decode(self.path, aac, path)
         try:
             with silence():
-                return sf.SoundFile(path)
+                return sf.SoundFile(sndfile_name(path))
         except (sf.SoundFileError, TypeError) as error:  # TypeError: .raw is taken at its word
             raise formats.unreadable(self.path, head) from error
+
+
+def sndfile_name(path: str | os.PathLike[str]) -> str | bytes:
+    """Return a path as soundfile takes it, which cannot encode a name that is not UTF-8."""
+    return os.fspath(path) if os.name == "nt" else os.fsencode(path)
 
 
 def read(path: str | os.PathLike[str]) -> Recording:
@@ -182,16 +187,17 @@ def writing(
     options = formats.encoder_options(subtype, like.sample_rate, channels, like.bitrate_bps)
     if subtype == "AAC":
         ffmpeg.find(path, "write")
-    with _replacing(path) as part:
+    with _writable(path) as part:
         sound = part.with_suffix(".wav") if subtype == "AAC" else part
         form = (subtype, like.endian if kind == like.format else "FILE", kind)
         form = ("FLOAT", "FILE", "RF64") if subtype == "AAC" else form
         try:
-            with sf.SoundFile(sound, "w", like.sample_rate, channels, *form, **options) as file:
+            rate, name = like.sample_rate, sndfile_name(sound)
+            with sf.SoundFile(name, "w", rate, channels, *form, **options) as file:
                 writer = Writer(file, subtype)
                 yield writer
             with silence():
-                there = sf.info(sound).frames
+                there = sf.info(name).frames
             if there < writer.frames:  # Opus is silent when the disc is full
                 raise OSError("no room left")
             if sound != part:
@@ -297,7 +303,7 @@ def _check_content(samples: npt.NDArray[Any], name: str) -> None:
 
 
 @contextlib.contextmanager
-def _replacing(part: Path) -> Iterator[Path]:
+def _writable(part: Path) -> Iterator[Path]:
     """Say in one line why a part cannot be written."""
     try:
         yield part

@@ -133,7 +133,7 @@ class Registry:
             f"{party.payload:0{(party.bits + 3) // 4}x}",
             int(party.bits),
             int(party.rho),
-            _to_utf8(party.key_file),
+            _to_column(party.key_file),
             party.fingerprint,
             party.created.astimezone(UTC).isoformat(),
         )
@@ -261,7 +261,7 @@ class Registry:
                 payload=int(payload, 16),
                 bits=bits,
                 rho=rho,
-                key_file=Path(key_file),
+                key_file=Path(os.fsdecode(key_file)),
                 fingerprint=fingerprint,
                 created=datetime.fromisoformat(created),
                 drawn=drawn,
@@ -292,11 +292,10 @@ def _unknown(name: str) -> RegistryError:
     return RegistryError(f"no party is named {name!r}", hint="keybound party list shows them all")
 
 
-def _to_utf8(path: Path) -> str:
-    text = os.fspath(path)
+def _to_column(path: Path) -> str | bytes:
+    """Return a path as it is stored: as text, or as its bytes where they are not UTF-8."""
+    octets = os.fsencode(path)
     try:
-        text.encode()
-    except UnicodeEncodeError:
-        what = f"the path {text!r} is not UTF-8 text"
-        raise RegistryError(what, hint="rename the file") from None
-    return text
+        return octets.decode()
+    except UnicodeDecodeError:
+        return octets
