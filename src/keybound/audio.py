@@ -188,21 +188,18 @@ def writing(
         sound = part.with_suffix(".wav") if subtype == "AAC" else part
         endian = like.endian if kind == like.format else "FILE"
         form = ("FLOAT", "FILE", "RF64") if subtype == "AAC" else (subtype, endian, kind)
-        try:
-            with sf.SoundFile(sound, "w", like.sample_rate, channels, *form, **options) as file:
-                writer = Writer(file, subtype)
-                yield writer
-            with silence():
-                there = sf.info(sound).frames
-            if there < writer.frames:  # Opus is silent when the disc is full
-                raise OSError("no room left")
-            if sound != part:
-                bitrate = max(64_000 * channels, like.bitrate_bps or 0)
-                ffmpeg.encode(sound, part, bitrate, metadata.chapters_of(like.metadata))
-            writer.not_carried = metadata.add(part, kind, writer.frames, like.metadata)
-        finally:
-            if sound != part:
-                sound.unlink(missing_ok=True)
+        with sf.SoundFile(sound, "w", like.sample_rate, channels, *form, **options) as file:
+            writer = Writer(file, subtype)
+            yield writer
+        with silence():
+            there = sf.info(sound).frames
+        if there < writer.frames:  # Opus is silent when the disc is full
+            raise OSError("no room left")
+        if sound != part:
+            bitrate = max(64_000 * channels, like.bitrate_bps or 0)
+            ffmpeg.encode(sound, part, bitrate, metadata.chapters_of(like.metadata))
+            sound.unlink()  # what fails goes with the stage
+        writer.not_carried = metadata.add(part, kind, writer.frames, like.metadata)
 
 
 def write(path: str | os.PathLike[str], samples: npt.ArrayLike, like: Like) -> int:
