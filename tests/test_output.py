@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import socket
 import stat
 import subprocess
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from keybound import output
+from keybound import ffmpeg, output
 from keybound.errors import AudioError, CorpusError
 
 Run = Callable[..., Any]  # to the outcome of `run` in conftest
@@ -218,8 +219,10 @@ def little(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(place)], check=True)
 
 
-@pytest.mark.parametrize("name", ["a.wav", "a.flac", "a.ogg", "a.opus", "a.mp3"])
+@pytest.mark.parametrize("name", ["a.wav", "a.flac", "a.ogg", "a.opus", "a.mp3", "a.m4a"])
 def test_a_full_disk_is_called_full(run: Run, key: Path, little: Path, name: str) -> None:
+    if name == "a.m4a" and shutil.which("ffmpeg") is None:
+        pytest.skip("ffmpeg is absent")
     noise = np.random.default_rng(0).normal(0, 0.1, 40 * 16_000)  # which nothing packs well
     sf.write("host.wav", noise, 16_000)
     whose = ("--key", key, "--payload", PAYLOAD, "--no-check")
@@ -228,6 +231,15 @@ def test_a_full_disk_is_called_full(run: Run, key: Path, little: Path, name: str
     full = "cannot be written: no space left on the disk (make room, or write to another disk)"
     assert made.err == f"keybound: {little / name} {full}\n"
     assert list(little.iterdir()) == []
+
+
+@pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="ffmpeg is absent")
+def test_a_disk_that_fills_while_aac_is_encoded_is_called_full(
+    tmp_path: Path, little: Path
+) -> None:
+    sf.write(tmp_path / "host.wav", np.random.default_rng(0).normal(0, 0.1, 80 * 16_000), 16_000)
+    with pytest.raises(AudioError, match="cannot be written: no space left on the disk"):
+        ffmpeg.encode(tmp_path / "host.wav", little / "part.m4a", 64_000)
 
 
 def test_a_disk_without_room_for_a_name_is_called_full(

@@ -191,22 +191,19 @@ def writing(
         sound = part.with_suffix(".wav") if subtype == "AAC" else part
         form = (subtype, like.endian if kind == like.format else "FILE", kind)
         form = ("FLOAT", "FILE", "RF64") if subtype == "AAC" else form
-        try:
-            rate, name = like.sample_rate, sndfile_name(sound)
-            with sf.SoundFile(name, "w", rate, channels, *form, **options) as file:
-                writer = Writer(file, subtype)
-                yield writer
-            with silence():
-                there = sf.info(name).frames
-            if there < writer.frames:  # Opus is silent when the disc is full
-                raise OSError("no room left")
-            if sound != part:
-                bitrate = max(64_000 * channels, like.bitrate_bps or 0)
-                ffmpeg.encode(sound, part, bitrate, metadata.chapters_of(like.metadata))
-            writer.not_carried = metadata.add(part, kind, writer.frames, like.metadata)
-        finally:
-            if sound != part:
-                sound.unlink(missing_ok=True)
+        rate, name = like.sample_rate, sndfile_name(sound)
+        with sf.SoundFile(name, "w", rate, channels, *form, **options) as file:
+            writer = Writer(file, subtype)
+            yield writer
+        with silence():
+            there = sf.info(name).frames
+        if there < writer.frames:  # Opus is silent when the disc is full
+            raise OSError("no room left")
+        if sound != part:
+            bitrate = max(64_000 * channels, like.bitrate_bps or 0)
+            ffmpeg.encode(sound, part, bitrate, metadata.chapters_of(like.metadata))
+            sound.unlink()  # what fails goes with the stage
+        writer.not_carried = metadata.add(part, kind, writer.frames, like.metadata)
 
 
 def write(path: str | os.PathLike[str], samples: npt.ArrayLike, like: Like) -> int:
