@@ -23,6 +23,7 @@ from keybound.search import Found
 from keybound.sounds import Hearing
 from keybound.verdict import GRADES, Evidence, Verdict, conclude, weigh
 
+WEIGHING = 50  # windows of a pattern that take as long as to look for the rolling codes of a party
 MOST_NAMED = 8  # records that a recording is taken to be, where it is that of several
 
 Begin = tuple[bytes, int, float]  # nonce and position of a roll, seconds of it before a recording
@@ -83,14 +84,25 @@ def judge(
             there = search.at_record(
                 heard.seals, asks[i], named, options.speed, _count(compared[i])
             )
+            before = seals[i].sealed.searched
             seals[i] = seals[i].or_better(there)
+            if not there.sealed.holds:
+                seals[i] = seals[i].with_searched(before)
+    rest = WEIGHING * tries if tries > 1 else 0  # of the work, in windows of a pattern
+    windows = 0
+
+    def search_progress(done: int, of: int) -> None:
+        nonlocal windows
+        windows = of
+        progress(done, of + rest)
+
     seals = search.everywhere(
-        heard.seals, asks, seals, options.reach_s, options.speed, progress=progress
+        heard.seals, asks, seals, options.reach_s, options.speed, search_progress
     )
-    evidence = [
-        _weigh(heard, case, seal, with_records, options)
-        for case, seal, with_records in zip(cases, seals, compared, strict=True)
-    ]
+    evidence = []
+    for case, seal, with_records in zip(cases, seals, compared, strict=True):
+        evidence.append(_weigh(heard, case, seal, with_records, options))
+        progress(windows + rest * len(evidence) // tries, windows + rest)
     chance = max(one.chance for one in evidence)  # parties may differ in rho
     return [conclude(found, one, card.bits, tries=tries, chance=chance) for one in evidence]
 
