@@ -163,6 +163,7 @@ def test_detect_for_machines(run: Run, marked: Path, marker: Watermarker) -> Non
     plain = run("detect", marked, "--json").json
     assert set(plain) == {
         "present", "presence", "threshold", "evidence_s", "evidence_threshold_s", "spans",
+        "channel", "channels_tried",
     }  # fmt: skip
     assert plain["present"] is True
     heard = audio.read(marked)
