@@ -184,6 +184,10 @@ def test_a_party_without_its_key_is_named(
     key.unlink()
     message = f"party 'alice': key file '{key}' does not exist (restore the key file, or remove"
     assert message in refused("verify", marked, *who.split()).err
+    Key(bytes(range(32))).write(key)
+    key.chmod(0o644)
+    assert f"is open to everybody (chmod 600 {key})" in refused("verify", marked, *who.split()).err
+    key.unlink()
     Key(bytes(32)).write(key)
     assert "is registered with key" in refused("verify", marked, *who.split()).err
 
