@@ -91,8 +91,9 @@ class Sketch:
             part = np.frombuffer(data, "<f2", rows * BANDS, at).reshape(-1, BANDS)
             at += 2 * rows * BANDS
             weighed = whole.astype(np.float16) / np.float16(LOUDEST)
-            where = None if channel < 0 else channel
-            made.append(cls(weighed, part.astype(np.float16), first, where))
+            made.append(
+                cls(weighed, part.astype(np.float16), first, None if channel < 0 else channel)
+            )
         return replace(made[0], others=tuple(made[1:]))
 
 
