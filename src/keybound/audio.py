@@ -37,7 +37,6 @@ Samples = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 
 MIN_RATE_HZ, MAX_RATE_HZ = 8_000, 192_000
 LOUDEST = 1e6  # times full scale, 120 dB above it: beyond this is a fault in the data, no sound
-_NUMBERS = (int, float, np.integer, np.floating)
 # libvorbis puts a whole write on the stack and dies on a long one; small blocks also bound memory.
 _BLOCK_FRAMES = 1 << 16
 
@@ -264,7 +263,7 @@ def to_mono(samples: Samples) -> Samples:
 def check_rate(sample_rate: float) -> int:
     """Return a sample rate as an integer; refuse what is none, or outside of what is supported."""
     hint = f"resample to a whole number of Hz between {MIN_RATE_HZ} and {MAX_RATE_HZ}"
-    if not isinstance(sample_rate, _NUMBERS) or isinstance(sample_rate, bool):
+    if not isinstance(sample_rate, int | float | np.integer | np.floating) or sample_rate is True:
         raise AudioError(f"sample_rate must be a number, not {sample_rate!r}", hint=hint)
     if not MIN_RATE_HZ <= sample_rate <= MAX_RATE_HZ or sample_rate != int(sample_rate):
         raise AudioError(f"a sample rate of {sample_rate} Hz is not supported", hint=hint)
