@@ -24,8 +24,6 @@ KINDS = (  # of attack that `channel` knows
     "jitter", "denoise", "noise_denoise", "compress", "drop", "neural", "neural_noise", "remover",
 )  # fmt: skip
 
-STRENGTHS = ("wide", "paper")  # of attacks that `twins` knows
-
 MOST_BASES = 4  # of a recipe's base, one after the other
 
 
@@ -47,7 +45,6 @@ class ModelSpec:
     latent: int = 128  # additive only
     carrier_scale: float = 1.0  # alpha of the paper, additive only
     absolute: bool = False  # C(x) hears the host's own level, not relative to it, additive only
-    follow: bool = False  # the carrier is scaled by the host's local level, additive only
     presence_limit: float = 5.0  # of a presence logit, additive only; 0: none
     lean: bool = False  # the embedder foresees what a detector reads from hosts, spectral only
     anchor: bool = True  # False: C(x) is a learned constant (ablation)
@@ -226,9 +223,6 @@ def from_tree(tree: dict[str, Any]) -> Recipe:
         raise RecipeError(
             f"unknown generator {recipe.model.generator!r}", hint="spectral or additive"
         )
-    if recipe.channel.strengths not in STRENGTHS:
-        hint = " or ".join(STRENGTHS)
-        raise RecipeError(f"unknown strengths {recipe.channel.strengths!r}", hint=hint)
     for table in ("odds", "late_odds"):
         odds = getattr(recipe.channel, table)
         if unknown := sorted(set(odds) - set(KINDS)):
@@ -250,6 +244,7 @@ def from_tree(tree: dict[str, Any]) -> Recipe:
             len(recipe.model.emphasis) > 0
             and all(low < high for (low, _), (high, _) in pairwise(recipe.model.emphasis))
         ),
+        "strengths must be wide or paper": recipe.channel.strengths in ("wide", "paper"),
         "shift_ms must not be negative": recipe.channel.shift_ms >= 0,
         "speeds must be positive": min(recipe.data.speeds, default=0) > 0,
     }

@@ -90,7 +90,6 @@ class AdditiveEmbedder(nn.Module):
         self.scale = spec.carrier_scale
         self.anchor = spec.anchor
         self.absolute = spec.absolute
-        self.follow = spec.follow and spec.anchor  # without the anchor nothing of the host remains
         self.spectrum = Spectrum()
         self.features = LogMel(past=24, future=0)
         self.project = nn.Sequential(
@@ -114,14 +113,7 @@ class AdditiveEmbedder(nn.Module):
             h = torch.zeros_like(h)
         scale, shift = self.film(h).chunk(2, dim=1)
         bits = project_code(self.project_code, code, h.shape[-1])
-        carrier = self.scale * self.synthesis(scale * bits + shift)[:, 0].float()
-        return carrier * self.loudness(level) if self.follow else carrier
-
-    def loudness(self, level: Tensor) -> Tensor:
-        """Give the local level of each sample (batch, samples), 1 where it is that of speech."""
-        steps = torch.sqrt(level / SPEECH_LEVEL).repeat_interleave(HOP, -1)  # (batch, 1, samples)
-        padded = F.pad(steps, (HOP // 2, HOP // 2), mode="replicate")
-        return F.avg_pool1d(padded, HOP + 1, 1)[:, 0]
+        return self.scale * self.synthesis(scale * bits + shift)[:, 0].float()
 
 
 class SeanetDetector(nn.Module):

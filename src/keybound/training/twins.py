@@ -33,11 +33,11 @@ class Strengths:
 STRENGTHS = {
     "wide": Strengths(),
     "paper": Strengths(
-        noise_db=(8, 30),
+        noise_db=(6, 25),
         pink=False,
         biquads=True,
         lowpass_hz=(3500, 7000),
-        highpass_hz=(100, 600),
+        highpass_hz=(200, 700),
         resample_hz=(5600, 7800),
         bits=(7.5, 12),
         smoothing=9,
