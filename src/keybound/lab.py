@@ -93,10 +93,10 @@ def export(run: str, out: str, valid: str, attacks: tuple[str, ...], int8: bool)
         if (why := available(name)) is not None:
             raise KeyBoundError(f"{name} cannot run here: {why}")
     room.export_run(Path(run), Path(out), Path(valid) if int8 else None)
-    from keybound.benchmark import card
+    from keybound.benchmark.measure import calibration
 
-    chosen = ("clean", *attacks) if attacks else card.ATTACKS
-    click.echo(json.dumps(card.calibrate(Path(out), Path(valid), attacks=chosen), indent=1))
+    chosen = ("clean", *attacks) if attacks else calibration.ATTACKS
+    click.echo(json.dumps(calibration.calibrate(Path(out), Path(valid), attacks=chosen), indent=1))
 
 
 def _torch_room(name: str) -> Any:
@@ -151,7 +151,7 @@ def bench_run(suites: tuple[str, ...], speech: str, rows: str, **how: Any) -> No
     Needs the extra bench: pip install 'keybound[bench]'
     """
     _need_meters()
-    from keybound.benchmark import bench
+    from keybound.benchmark.measure import bench
 
     where = Path(rows)
     made = bench.measure(suites, Path(speech), where, progress=progress_bar, **how)
@@ -183,7 +183,7 @@ def bench_seals(speech: tuple[str, ...], rows: str, networks: str | None, **how:
     are not measured again. Needs the extra bench: pip install 'keybound[bench]'
     """
     _need_meters()
-    from keybound.benchmark import bench
+    from keybound.benchmark.measure import bench
 
     where, folder = Path(rows), Path(networks) if networks else None
     given = [Path(one) for one in speech]
@@ -208,7 +208,7 @@ def bench_remove(networks: str, speech: str, rows: str, train: str | None, **how
     Needs torch: pip install 'keybound[train]'
     """
     _torch_room("torch")
-    from keybound.benchmark import bench
+    from keybound.benchmark.measure import bench
 
     where, on = Path(rows), Path(train) if train else None
     made = bench.remove(Path(speech), where, Path(networks), train=on, say=say, **how)
@@ -220,8 +220,8 @@ def bench_remove(networks: str, speech: str, rows: str, train: str | None, **how
 @click.option("--check", is_flag=True, help="Only say whether the tables agree with the rows.")
 def bench_tables(rows: str, check: bool) -> None:
     """Make every table of the paper from the rows, beside them."""
-    from keybound.benchmark.run import read_rows
-    from keybound.benchmark.tables import check_tables, write_tables
+    from keybound.benchmark.measure.run import read_rows
+    from keybound.benchmark.report.tables import check_tables, write_tables
 
     path = Path(rows)
     found = read_rows(path)
@@ -242,6 +242,6 @@ def bench_tables(rows: str, check: bool) -> None:
 @click.option("--speech", type=click.Path(), help="Folder of clips for the gallery.")
 def bench_report(rows: str, out: str, speech: str | None) -> None:
     """Write one HTML file with tables, plots, spectrograms and audio."""
-    from keybound.benchmark import bench
+    from keybound.benchmark.measure import bench
 
     click.echo(bench.report(Path(rows), Path(out), Path(speech) if speech else None))

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from keybound import demo
-from keybound.benchmark import bench, nulls
-from keybound.benchmark.run import read_rows
-from keybound.benchmark.tables import check_tables
+from keybound.benchmark.measure import bench, negatives
+from keybound.benchmark.measure.run import read_rows
+from keybound.benchmark.report.tables import check_tables
 from keybound.cli import main
 from keybound.engine import SHIPPED
 from keybound.errors import KeyBoundError
@@ -132,9 +132,9 @@ def test_other_weights_are_another_method_and_studies_bear_no_seal():
 
 
 def test_null_rows_of_made_sounds():
-    from keybound.benchmark.methods import keybound
+    from keybound.benchmark.measure.methods import keybound
 
-    rows = list(nulls.measure(keybound(), made_minutes=0.1))
+    rows = list(negatives.measure(keybound(), made_minutes=0.1))
     assert {"silence", "tones", "music"} <= {row["source"] for row in rows}
     assert all(0 <= score <= 1 for row in rows for score in row["scores"])
 
@@ -166,7 +166,7 @@ def test_the_tables_in_results_are_what_the_rows_give(tmp_path):
 
 
 def test_bench_remove_trains_and_measures_removers(tmp_path, keybound, monkeypatch):
-    removers = pytest.importorskip("keybound.benchmark.removers")
+    removers = pytest.importorskip("keybound.benchmark.measure.removers")
     pytest.importorskip("torch", reason="torch is not installed")
     monkeypatch.setattr(removers, "KINDS", {"gains": removers.KINDS["gains"]})
     monkeypatch.setattr(removers, "WIDTH", 8)

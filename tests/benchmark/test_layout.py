@@ -2,8 +2,8 @@
 
 import pytest
 
-from keybound.benchmark import layout
-from keybound.benchmark.layout import Cell, Column, Table
+from keybound.benchmark.report import layout
+from keybound.benchmark.report.layout import Cell, Column, Table
 
 
 def test_latex_escapes() -> None:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from keybound.attacks import attack
-from keybound.benchmark import speed
-from keybound.benchmark.methods import plain
+from keybound.benchmark.measure import speed
+from keybound.benchmark.measure.methods import plain
+from keybound.benchmark.measure.protocol import secret_of
 from keybound.benchmark.peers import METHODS, PEERS, available, keyless
-from keybound.benchmark.protocol import secret_of
 from keybound.errors import KeyBoundError
 
 pytestmark = pytest.mark.usefixtures("one_thread")

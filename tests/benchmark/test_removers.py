@@ -12,9 +12,9 @@ import soundfile as sf
 import torch
 from safetensors.numpy import load_file, save_file
 
-from keybound.benchmark import removal, removers
-from keybound.benchmark.methods import keybound
-from keybound.benchmark.protocol import read_clips
+from keybound.benchmark.measure import removal, removers
+from keybound.benchmark.measure.methods import keybound
+from keybound.benchmark.measure.protocol import read_clips
 
 ROOT = Path(__file__).parents[2]
 DATA, DEMO = ROOT / "tests" / "data", ROOT / "src" / "keybound" / "demo"
@@ -165,7 +165,7 @@ def test_pairs_are_marked_by_the_public_embedder(tmp_path):
 
 def test_training_needs_nothing_else_of_keybound():
     code = "import removers, sys; print([m for m in sys.modules if m[:8] in ('keybound', 'torch')])"
-    folder = ROOT / "src" / "keybound" / "benchmark"
+    folder = ROOT / "src" / "keybound" / "benchmark" / "measure"
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import soundfile
 
-from keybound.benchmark import figures, figures_summary, gallery
-from keybound.benchmark.report import report, write_report
-from keybound.benchmark.summaries import gather
+from keybound.benchmark.report import figures, figures_summary, gallery
+from keybound.benchmark.report.document import report, write_report
+from keybound.benchmark.report.summaries import gather
 
 VOID = {"meta", "br", "link", "img", "input"}
 

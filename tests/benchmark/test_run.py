@@ -11,9 +11,9 @@ import soundfile as sf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keybound.benchmark import card
-from keybound.benchmark.methods import keybound, plain
-from keybound.benchmark.metrics import (
+from keybound.benchmark.measure import calibration
+from keybound.benchmark.measure.methods import keybound, plain
+from keybound.benchmark.measure.metrics import (
     aligned,
     bootstrap,
     interval,
@@ -23,8 +23,8 @@ from keybound.benchmark.metrics import (
     stoi,
     threshold_at,
 )
-from keybound.benchmark.protocol import read_clips, secret_of
-from keybound.benchmark.run import Plan, line_of, read_rows, row_in, run
+from keybound.benchmark.measure.protocol import read_clips, secret_of
+from keybound.benchmark.measure.run import Plan, line_of, read_rows, row_in, run
 from keybound.engine import SHIPPED
 from keybound.errors import AudioError
 from keybound.watermark import Watermarker
@@ -80,11 +80,11 @@ def test_summary_of_a_small_example():
         row("clean", 0.8, 0.6, 3),
         row("clean", 0.7, 0.1, 3),
     ]
-    assert card.summary(rows, 0.5, 2) == {
+    assert calibration.summary(rows, 0.5, 2) == {
         "clean": {"da": 1.0, "fpr": 0.25, "ba": 1 - 8 / 64, "va": 0.5},
         "mp3": {"da": 0.5, "fpr": 0.5, "ba": 1.0, "va": 0.5},
     }
-    assert card.summary(rows, 0.5, 3)["clean"]["va"] == 1.0
+    assert calibration.summary(rows, 0.5, 3)["clean"]["va"] == 1.0
 
 
 def test_intervals():
@@ -177,7 +177,7 @@ def test_a_method_reads_its_own_mark_and_not_without_the_key():
 
 def test_calibration_completes_a_card(tmp_path):
     shutil.copytree(SHIPPED, tmp_path, dirs_exist_ok=True)
-    card.calibrate(tmp_path, DATA, attacks=("clean", "gain"))
+    calibration.calibrate(tmp_path, DATA, attacks=("clean", "gain"))
     facts = json.loads((tmp_path / "card.json").read_text())
     assert facts["validation"]["clips"] == 6
     assert set(facts["validation"]["robustness"]) == {"clean", "gain"}

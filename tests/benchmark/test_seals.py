@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from keybound.benchmark import seals, seals_run
-from keybound.benchmark.layout import Table
-from keybound.benchmark.methods import Method, keybound
-from keybound.benchmark.protocol import P_LEVELS, Secret
-from keybound.benchmark.run import read_rows
-from keybound.benchmark.seals import Case, Plan
-from keybound.benchmark.summaries import gather
-from keybound.benchmark.tables_seals import cost, false_acceptance, forgery, sealed
+from keybound.benchmark.measure import seals, seals_run
+from keybound.benchmark.measure.methods import Method, keybound
+from keybound.benchmark.measure.protocol import P_LEVELS, Secret
+from keybound.benchmark.measure.run import read_rows
+from keybound.benchmark.measure.seals import Case, Plan
+from keybound.benchmark.report.layout import Table
+from keybound.benchmark.report.summaries import gather
+from keybound.benchmark.report.tables_seals import cost, false_acceptance, forgery, sealed
 from keybound.errors import AudioError
 from keybound.keys import Key
 from keybound.watermark import Marked, Watermarker
@@ -127,7 +127,7 @@ def test_a_seal_costs_a_little(method, pieces):
 
 def test_a_remover_is_found_by_its_name(method, pieces, tmp_path, monkeypatch):
     pytest.importorskip("torch")
-    from keybound.benchmark import removers
+    from keybound.benchmark.measure import removers
 
     monkeypatch.setattr(removers, "WIDTH", 8)
     network = replace(removers.build("gains"), steps=7)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from keybound.benchmark import nulls, security
-from keybound.benchmark.methods import Method, Reading, keybound
-from keybound.benchmark.protocol import Secret, secret_of
+from keybound.benchmark.measure import negatives, security
+from keybound.benchmark.measure.methods import Method, Reading, keybound
+from keybound.benchmark.measure.protocol import Secret, secret_of
 from keybound.errors import AudioError
 from keybound.keys import Key
 
@@ -195,39 +195,39 @@ def test_the_shipped_model_yields_its_mask_to_one_known_payload(clips):
 
 def test_nulls_score_every_source_in_whole_windows():
     options = {"noise": DATA, "speech": DATA, "synthetic": DATA, "attacks": ["clean", "gain"]}
-    rows = list(nulls.measure(additive(), made_minutes=0.2, **options))
+    rows = list(negatives.measure(additive(), made_minutes=0.2, **options))
     named = [(row["source"], row["attack"]) for row in rows]
     assert named[:2] == [("noise", "clean"), ("synthetic-speech", "clean")]
     assert named[2:4] == [("attacked-speech", "clean"), ("attacked-speech", "gain")]
     assert [source for source, _ in named[4:]] == ["silence", "tones", "music"]
     assert [len(row["scores"]) for row in rows] == [6, 6, 6, 6, 16, 16, 16]
-    assert nulls.hours(rows) == pytest.approx(72 / 3600)
+    assert negatives.hours(rows) == pytest.approx(72 / 3600)
     assert rows[0]["scores"] == rows[1]["scores"] == rows[2]["scores"]  # the same recordings
     assert all(score == round(score, 3) for row in rows for score in row["scores"])
-    assert rows == list(nulls.measure(additive(), made_minutes=0.2, **options))
+    assert rows == list(negatives.measure(additive(), made_minutes=0.2, **options))
 
 
 def test_an_attack_that_cannot_run_says_why(monkeypatch):
-    monkeypatch.setattr(nulls, "available", lambda name: f"{name}: weights absent")
-    rows = list(nulls.measure(additive(), speech=DATA, attacks=["gain"], made_minutes=0))
+    monkeypatch.setattr(negatives, "available", lambda name: f"{name}: weights absent")
+    rows = list(negatives.measure(additive(), speech=DATA, attacks=["gain"], made_minutes=0))
     assert rows[0]["not_run"] == "gain: weights absent"
     assert rows[0]["scores"] == []
 
 
 def test_longer_clips_make_longer_windows():
     method = replace(additive(), seconds=1.1, read=lambda clip: Reading(len(clip) / RATE, clip))
-    (row,) = list(nulls.measure(method, noise=DATA, made_minutes=0))[:1]
+    (row,) = list(negatives.measure(method, noise=DATA, made_minutes=0))[:1]
     assert row["seconds"] == 1.1
     assert row["scores"] == [1.1] * 6
 
 
-@pytest.mark.parametrize("name", nulls.MADE)
+@pytest.mark.parametrize("name", negatives.MADE)
 @pytest.mark.parametrize("rate", [16000, 22050])
 def test_made_sounds_are_sound(name, rate):
-    made = [nulls.MADE[name](np.random.default_rng(i), rate) for i in range(10)]
+    made = [negatives.MADE[name](np.random.default_rng(i), rate) for i in range(10)]
     for sound in made:
         assert sound.dtype == np.float32
-        assert sound.shape == (round(nulls.PIECE_S * rate),)
+        assert sound.shape == (round(negatives.PIECE_S * rate),)
         assert np.isfinite(sound).all()
         assert np.abs(sound).max() <= 1
     assert len({sound.tobytes() for sound in made}) > 5
@@ -235,4 +235,4 @@ def test_made_sounds_are_sound(name, rate):
 
 def test_an_empty_folder_is_refused(tmp_path):
     with pytest.raises(AudioError, match="no recordings"):
-        list(nulls.measure(additive(), noise=tmp_path))
+        list(negatives.measure(additive(), noise=tmp_path))

@@ -5,8 +5,8 @@ import sys
 import numpy as np
 import pytest
 
+from keybound.benchmark.measure.protocol import secret_of
 from keybound.benchmark.peers import METHODS, available, stand_ins
-from keybound.benchmark.protocol import secret_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

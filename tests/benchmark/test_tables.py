@@ -8,9 +8,9 @@ import made_rows
 import pytest
 
 from keybound import codes
-from keybound.benchmark import layout, paper
-from keybound.benchmark.layout import Cell, Table
-from keybound.benchmark.summaries import (
+from keybound.benchmark.report import layout, paper
+from keybound.benchmark.report.layout import Cell, Table
+from keybound.benchmark.report.summaries import (
     CLEAN,
     SHIPPED,
     accuracy,
@@ -19,7 +19,7 @@ from keybound.benchmark.summaries import (
     gather,
     reached,
 )
-from keybound.benchmark.tables import TABLES, check_tables, make_tables, render, write_tables
+from keybound.benchmark.report.tables import TABLES, check_tables, make_tables, render, write_tables
 
 TEX = Path(__file__).resolve().parents[3] / "shared" / "paper" / "keybound.tex"
 Row = made_rows.Row

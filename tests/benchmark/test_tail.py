@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keybound.benchmark import card, lengths, tail
+from keybound.benchmark.measure import calibration, lengths, tail
 from keybound.engine import CAUTIOUS, SHIPPED, read_card
 from keybound.evidence import stretches
 from keybound.watermark import Watermarker
@@ -53,7 +53,7 @@ def test_the_card_gets_what_was_measured(tmp_path: Path) -> None:
     facts.pop("evidence", None)
     (tmp_path / "card.json").write_text(json.dumps(facts))
     assert read_card(tmp_path).tail == CAUTIOUS
-    fitted = card.calibrate_evidence(tmp_path, DATA, attacks=("clean", "noise-10"))
+    fitted = calibration.calibrate_evidence(tmp_path, DATA, attacks=("clean", "noise-10"))
     assert read_card(tmp_path).tail == fitted
     nulls = tail.measure(Watermarker(tmp_path), DATA, ("clean", "noise-10"))
     (clean, noisy, *_) = nulls

@@ -17,7 +17,7 @@ How each scores presence, and whether the score comes from decoding:
 from collections.abc import Callable
 from functools import partial
 
-from keybound.benchmark.methods import Method, keybound
+from keybound.benchmark.measure.methods import Method, keybound
 from keybound.benchmark.peers import audioseal, perth, silentcipher, timbre, wavmark
 from keybound.errors import KeyBoundError
 

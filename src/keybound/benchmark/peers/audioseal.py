@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from keybound.attacks.packages import package
-from keybound.benchmark.methods import Method, Reading
+from keybound.benchmark.measure.methods import Method, Reading
+from keybound.benchmark.measure.protocol import Clip, Secret
 from keybound.benchmark.peers.keyless import array, bits_of, find, keyless, quiet, same_chance, tag
-from keybound.benchmark.protocol import Clip, Secret
 from keybound.errors import ModelError
 
 RATE, BITS = 16000, 16

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from keybound.attacks.packages import CACHE, weights
-from keybound.benchmark.methods import Method, Reading, plain
-from keybound.benchmark.protocol import Clip, Secret
+from keybound.benchmark.measure.methods import Method, Reading, plain
+from keybound.benchmark.measure.protocol import Clip, Secret
 from keybound.errors import ModelError
 from keybound.keys import Key
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from keybound.attacks.packages import package
-from keybound.benchmark.methods import Method, Reading
+from keybound.benchmark.measure.methods import Method, Reading
+from keybound.benchmark.measure.protocol import Clip, Secret
 from keybound.benchmark.peers import stand_ins
 from keybound.benchmark.peers.keyless import keyless, quiet
-from keybound.benchmark.protocol import Clip, Secret
 from keybound.errors import ModelError
 
 RATE = 16000

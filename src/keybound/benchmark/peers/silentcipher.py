@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from keybound.attacks.packages import package
-from keybound.benchmark.methods import Method, Reading
+from keybound.benchmark.measure.methods import Method, Reading
+from keybound.benchmark.measure.protocol import Clip, Secret
 from keybound.benchmark.peers import stand_ins
 from keybound.benchmark.peers.keyless import HUB, find, keyless, quiet, same_chance, tag
-from keybound.benchmark.protocol import Clip, Secret
 from keybound.errors import ModelError
 
 RATE, BITS = 44100, 40

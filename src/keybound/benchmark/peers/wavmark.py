@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from keybound.attacks.packages import package
-from keybound.benchmark.methods import Method, Reading
+from keybound.benchmark.measure.methods import Method, Reading
+from keybound.benchmark.measure.protocol import Clip, Secret
 from keybound.benchmark.peers import stand_ins
 from keybound.benchmark.peers.keyless import HUB, bits_of, find, keyless, quiet, same_chance, tag
-from keybound.benchmark.protocol import Clip, Secret
 
 RATE, BITS = 16000, 16
 WINDOW = 16000  # samples
