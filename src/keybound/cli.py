@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keybound import lab, ledger, parties
+from keybound import bench_verbs, lab, ledger, parties
 from keybound.corpora import batch
 from keybound.errors import KeyBoundError, missing
 from keybound.parties import Claim, claim, every_claim, lone_key
@@ -330,7 +330,7 @@ cli.add_command(ledger.record)
 cli.add_command(lab.attack)
 cli.add_command(lab.train)
 cli.add_command(lab.export)
-cli.add_command(lab.bench)
+cli.add_command(bench_verbs.bench)
 
 
 def main() -> None:

@@ -5,14 +5,11 @@ clean unmarked speech (the paper's); `attacked`, which is the one in use, to two
 every single attack, hence to far fewer on clean speech. `evidence` holds recordings of any length
 to one in a hundred.
 
-`python -m keybound.benchmark.measure.calibration FOLDER --valid FOLDER` does it again for weights
-that exist.
+`keybound export` calibrates what it exports, `keybound bench calibrate` weights that exist.
 """
 
-import argparse
 import dataclasses
 import json
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,13 +22,15 @@ from keybound.attacks.suites import PAPER
 from keybound.benchmark.measure import tail
 from keybound.benchmark.measure.methods import keybound
 from keybound.benchmark.measure.metrics import threshold_at
-from keybound.benchmark.measure.protocol import Row
-from keybound.benchmark.measure.run import Plan, read_rows, run
+from keybound.benchmark.measure.plan import Plan
+from keybound.benchmark.measure.rows import Row
+from keybound.benchmark.measure.run import ATTACKS as ATTACKED
+from keybound.benchmark.measure.run import collect
 from keybound.evidence import Tail
-from keybound.terminal import in_one_line
 from keybound.watermark import Watermarker
 
 ATTACKS = (*PAPER, "lyra-9.2", "lyra-3.2", "opus-16", "mel")
+SECONDS = 1.0  # of a clip
 FALSE_ALARMS = 0.01  # on clean speech
 ATTACKED_ALARMS = 0.02  # after the attack that makes the most
 
@@ -42,24 +41,25 @@ def calibrate(
     *,
     attacks: Sequence[str] = ATTACKS,
     progress: Callable[[int, int], None] = lambda *_: None,
+    workers: int = 0,
 ) -> dict[str, Any]:
     """Measure the networks in a folder and write thresholds and figures into its card."""
-    here = tuple(name for name in attacks if name == "clean" or available(name) is None)
-    plan = Plan(validation, here, clips=None, every=True, damage=False, opinion=False)
-    with tempfile.TemporaryDirectory() as place:
-        path = Path(place) / "rows.jsonl"
-        run(partial(keybound, folder), plan, path, progress=progress)
-        rows = read_rows(path)
+    here = tuple(name for name in attacks if available(name) is None)
+    less: Any = {"every": True, "damage": False, "opinion": False}
+    plan = Plan(
+        partial(keybound, folder), (validation,), (ATTACKED,), here, {SECONDS: None}, **less
+    )
+    rows = list(collect(plan, progress=progress, workers=workers))
     heard = [row for row in rows if row["attack"] != "quality"]
-    nulls = {name: [r["unmarked"] for r in heard if r["attack"] == name] for name in here}
-    clean = nulls["clean"]
+    unmarked = {name: [r["unmarked"] for r in heard if r["attack"] == name] for name in here}
+    clean = unmarked["clean"]
     least = threshold_at(clean, FALSE_ALARMS)
-    worst = max(least, *(threshold_at(scores, ATTACKED_ALARMS) for scores in nulls.values()))
+    worst = max(least, *(threshold_at(scores, ATTACKED_ALARMS) for scores in unmarked.values()))
     card = json.loads((folder / "card.json").read_text())
     card["thresholds"] = {"attacked": worst, "clean": least}
     card["validation"] = {
         "clips": len(clean),
-        "seconds_each": plan.seconds,
+        "seconds_each": SECONDS,
         "quality": quality([row for row in rows if row["attack"] == "quality"]),
         "robustness": summary(heard, worst, card["rho"]),
     }
@@ -78,7 +78,7 @@ def calibrate_evidence(folder: Path, validation: Path, *, attacks: Sequence[str]
 
 
 def summary(rows: Iterable[Row], threshold: float, rho: int) -> dict[str, dict[str, float]]:
-    """Give DA, FPR, BA and V_A of each attack at a presence threshold."""
+    """Return DA, FPR, BA and V_A of each attack at a presence threshold."""
     kinds: dict[str, list[Row]] = {}
     for row in rows:
         kinds.setdefault(row["attack"], []).append(row)
@@ -98,7 +98,7 @@ def summary(rows: Iterable[Row], threshold: float, rho: int) -> dict[str, dict[s
 
 
 def quality(rows: Sequence[Row]) -> dict[str, float]:
-    """Give mean and worst of each measure, and how many clips it could not score."""
+    """Return mean and worst of each measure, and how many clips it could not score."""
     figures: dict[str, float] = {}
     for name in ("pesq", "stoi", "visqol", "snr_db"):
         scores = [row[name] for row in rows if row.get(name) is not None]
@@ -107,21 +107,3 @@ def quality(rows: Sequence[Row]) -> dict[str, float]:
             figures[f"{name}_worst"] = round(min(scores), 4)
             figures[f"{name}_unscored"] = len(rows) - len(scores)
     return figures
-
-
-def main() -> None:
-    """Calibrate the card of a folder of weights anew."""
-    parser = argparse.ArgumentParser(description="calibrate the card of exported weights")
-    parser.add_argument("folder", type=Path, help="embedder.onnx, detector.onnx and card.json")
-    parser.add_argument("--valid", type=Path, required=True, help="folder of validation speech")
-    parser.add_argument("--evidence", action="store_true", help="only what long recordings need")
-    given = parser.parse_args()
-    if given.evidence:
-        print(json.dumps(dataclasses.asdict(calibrate_evidence(given.folder, given.valid))))
-    else:
-        print(json.dumps(calibrate(given.folder, given.valid), indent=1))
-
-
-if __name__ == "__main__":
-    with in_one_line():
-        main()

@@ -16,6 +16,8 @@ from keybound.benchmark.measure.protocol import Clip, Secret
 from keybound.keys import Key
 from keybound.watermark import Watermarker
 
+STUDIES = ("ablation/", "bits/", "budget/")  # methods that only the tables of the studies show
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -42,6 +44,7 @@ class Method:
     decode: Callable[[Reading, Key | None], int]  # the payload; None: without a key
     version: str = ""
     marker: Watermarker | None = None  # KeyBound itself, for what no other method has: seals
+    rolling: bool = False  # the code follows the key's stream
 
     def errors(self, reading: Reading, secret: Secret) -> int:
         """Count the wrong bits of a reading under a secret."""
@@ -56,7 +59,7 @@ def plain(reading: Reading, key: Key | None) -> int:  # noqa: ARG001
 def keybound(
     folder: Path | None = None, name: str = "keybound", *, seal: bool = True, rolling: bool = False
 ) -> Method:
-    """Give KeyBound with the shipped weights, or those of a folder; `rolling` goes to `mark`."""
+    """Return KeyBound with the shipped weights, or those of a folder; `rolling` goes to `mark`."""
     marker = Watermarker(folder)
     card = marker.card
 
@@ -89,4 +92,5 @@ def keybound(
         + ("+seal" if seal else "")
         + ("+rolling" if rolling else ""),
         marker=marker,
+        rolling=rolling,
     )

@@ -1,94 +1,60 @@
-"""Nulls: presence scores of hours of unmarked audio that is not clean read speech.
+"""Negatives: presence scores of hours of unmarked audio that is not clean read speech.
 
 Noise, speech after attacks, synthetic speech, silence, tones and music-like sounds, scored in
-windows of a second, as the threshold was calibrated. One row for each source and attack.
+windows of a second, as the threshold was calibrated. One row, of the suite `null`, for each source
+and attack.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import scipy.signal
 
-from keybound import audio
 from keybound.attacks import attack, available
-from keybound.benchmark.measure.methods import Method
-from keybound.benchmark.measure.protocol import ENDINGS, Clip, Row, rng_of
-from keybound.errors import AudioError
+from keybound.benchmark.measure.plan import Case, Plan
+from keybound.benchmark.measure.protocol import Clip, recordings, rng_of
+from keybound.benchmark.measure.rows import Row
 
-WINDOW_S = 1.0
 PIECE_S = 8.0  # of a made sound: long enough for a melody, short enough for many
+ATTACKED = "attacked-speech"
 Generator = np.random.Generator
 
 
-def measure(
-    method: Method,
-    *,
-    noise: Path | None = None,
-    speech: Path | None = None,
-    synthetic: Path | None = None,
-    attacks: Sequence[str] = (),
-    made_minutes: float = 10.0,
-    seed: int = 0,
-) -> Iterator[Row]:
-    """Give a row for each source: folders of recordings, attacked speech, and sounds made here.
-
-    `attacks` hit the recordings of `speech`, each whole; `made_minutes` is the length of each of
-    the made sounds. An attack that cannot run here has a row without scores that says why.
-    """
-    rate = method.rate
-    for name, folder in (("noise", noise), ("synthetic-speech", synthetic)):
-        if folder is not None:
-            yield row_of(method, name, "clean", seed, recordings(folder, rate))
-    for name in attacks if speech is not None else ():
-        assert speech is not None
-        absent = available(name)
-        if absent is None:
-            heard = attacked(recordings(speech, rate), name, rate, seed)
-            yield row_of(method, "attacked-speech", name, seed, heard)
-        else:
-            row = row_of(method, "attacked-speech", name, seed, ())
-            yield row | {"not_run": absent}
-    for name, make in MADE.items():
-        pieces = round(made_minutes * 60 / PIECE_S)
-        sounds = (make(rng_of(seed, i, name), rate) for i in range(pieces))
-        yield row_of(method, name, "clean", seed, sounds)
+def rows(plan: Plan, index: int) -> list[Row]:  # noqa: ARG001
+    """Return the names of the rows: folders of recordings, attacked speech, sounds made here."""
+    folders = {"noise": plan.noise, "synthetic-speech": plan.synthetic}
+    sources = [(name, "clean") for name, folder in folders.items() if folder is not None]
+    sources += [(ATTACKED, name) for name in plan.attacks if plan.speech]
+    sources += [(name, "clean") for name in MADE]
+    return [{"source": source, "attack": name} for source, name in sources]
 
 
-def row_of(method: Method, source: str, name: str, seed: int, sounds: Iterable[Clip]) -> Row:
-    """Score all whole windows of some sounds."""
-    seconds = max(WINDOW_S, method.seconds)
-    length = round(seconds * method.rate)
+def measure(case: Case, face: Row) -> Row:
+    """Score all whole windows of a source; where an attack cannot run here, return why."""
+    if (absent := available(face["attack"])) is not None:
+        return {"scores": [], "not_run": absent}
+    length = round(case.seconds * case.method.rate)
     scores = [
-        round(method.read(sound[end - length : end]).presence, 3)
-        for sound in sounds
+        round(case.method.read(sound[end - length : end]).presence, 3)
+        for sound in sounds(case.plan, face, case.method.rate)
         for end in range(length, len(sound) + 1, length)
     ]
-    row: Row = {"suite": "null", "method": method.name, "version": method.version, "source": source}
-    return row | {"attack": name, "seed": seed, "seconds": seconds, "scores": scores}
+    return {"scores": scores}
 
 
-def hours(rows: Iterable[Row]) -> float:
-    """Add up how much unmarked audio some rows scored."""
-    return float(sum(len(row["scores"]) * row["seconds"] for row in rows)) / 3600
-
-
-def recordings(folder: Path, rate: int) -> Iterator[Clip]:
-    """Read the recordings of a folder whole, in the order of their names."""
-    paths = sorted(p for p in folder.iterdir() if p.suffix.lower() in ENDINGS)
-    if not paths:
-        raise AudioError(f"no recordings in {folder}", hint=f"files ending in {', '.join(ENDINGS)}")
-    for path in paths:
-        recording = audio.read(path)
-        mono = audio.resample(audio.to_mono(recording.samples), recording.sample_rate, rate)
-        yield mono.astype(np.float32)
+def sounds(plan: Plan, face: Row, rate: int) -> Iterator[Clip]:
+    """Read, attack or make the sounds of a source."""
+    source, seed = face["source"], plan.seed
+    if source in MADE:
+        pieces = round(plan.made_minutes * 60 / PIECE_S)
+        return (MADE[source](rng_of(seed, i, source), rate) for i in range(pieces))
+    folder = {"noise": plan.noise, "synthetic-speech": plan.synthetic}.get(source, plan.speech[0])
+    assert folder is not None
+    return attacked(recordings(folder, rate), face["attack"], rate, seed)
 
 
 def attacked(sounds: Iterable[Clip], name: str, rate: int, seed: int) -> Iterator[Clip]:
     """Apply an attack to each sound with the parameters that (seed, sound, attack) draw."""
-    if name == "clean":
-        yield from sounds
-        return
     hit = attack(name)
     for index, sound in enumerate(sounds):
         yield hit.apply(sound, rate, hit.draw(rng_of(seed, index, name), None))

@@ -1,274 +1,228 @@
-"""Runs: method, attack and clip in, one JSON row each out. Resumable, parallel over processes.
+"""Runs: a plan in, one row for each measurement out. Resumable, parallel over processes.
 
-A row names everything it depends on, so rows of several runs can lie in one file; a row that is
-already there is not measured again. What is drawn by chance follows from (seed, clip, attack).
+All suites are measured alike: what is missing from a file of rows becomes jobs, a job for each
+recording, and the jobs are spread over processes that each have the method and the recordings.
 """
 
-import contextlib
-import json
 import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
-import numpy as np
+from keybound.attacks import available
+from keybound.benchmark.measure import (
+    lengths,
+    negatives,
+    removal,
+    robustness,
+    seals,
+    security,
+    tail,
+)
+from keybound.benchmark.measure.methods import Method
+from keybound.benchmark.measure.plan import (
+    FIRST,
+    JOINED,
+    NONE,
+    OWN_KEYS,
+    Case,
+    Plan,
+    Suite,
+    each_attack,
+)
+from keybound.benchmark.measure.protocol import Clip, cut, named_clips, speakers
+from keybound.benchmark.measure.rows import Row, add, add_missing, identity, read_rows, rounded
 
-from keybound.attacks import attack
-from keybound.benchmark.measure import metrics
-from keybound.benchmark.measure.methods import Method, Reading
-from keybound.benchmark.measure.protocol import Clip, Row, Secret, read_clips, rng_of, secret_of
-
-DIGITS = 5
-USUAL: Row = {"seed": 0, "seconds": 1.0}  # of a clip
-READ: Row = {"bits": 16, "parameters": {}}  # of a clip that was read, where it is our code
-IDENTITY = (
-    "method", "version", "suite", "attack", "clip", "seconds", "seed", "copies", "network",
-    "budget", "source", "domain", "verb", "speech",
-)  # fmt: skip
+ATTACKS = "attacks"  # the suite whose rows bear no name of a suite
+SUITES: dict[str, Suite] = {
+    ATTACKS: Suite(robustness.measure, robustness.rows, {1.0: 300}),
+    **security.SUITES,
+    **seals.SUITES,
+    "remover": Suite(removal.measure, removal.each_remover, {1.0: 200}),  # the paper's 200 clips
+    "null": Suite(negatives.measure, negatives.rows, {1.0: 1}, NONE, whole=True),
+    "length": Suite(lengths.measure, each_attack, lengths.LENGTHS, JOINED),
+    "false-alarms": Suite(tail.false_alarms, each_attack, {1.0: 1}, NONE, whole=True),
+}
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What to measure: every attack on every clip, and the quality of each marked clip."""
+class Hosts:
+    """Recordings of one kind and length, with their names where one file is the host of each."""
 
-    speech: Path
-    attacks: tuple[str, ...]
-    seconds: float = 1.0
-    clips: int | None = 300  # None: all there are
-    seed: int = 0
-    quality: bool = True  # of the marked clips
-    opinion: bool = True  # DNSMOS too, which takes longer than all the rest
-    damage: bool = True  # what each attack does to the speech
-    every: bool = False  # all clips of each recording, not only the first
-    speech_set: str | None = None  # its name; None: the main set, which most tables are of
+    clips: Sequence[Clip]
+    names: Sequence[str] = ()
 
 
-Make = Callable[[], Method]
+Kind = tuple[str, float]  # where hosts come from, and how long they are
 
 
-def measure_clip(method: Method, plan: Plan, index: int, clip: Clip, wanted: set[str]) -> list[Row]:
-    """Measure one clip: a row for each wanted attack, and one for the quality of the mark."""
-    secret = secret_of(plan.seed, index, method.bits)
-    marked = method.embed(clip, secret)
-    rows = []
-    if "quality" in wanted:
-        rows.append(row_of(method, plan, index, "quality"))
-        rows[-1] |= quality(clip, marked, method.rate, opinion=plan.opinion)
-    for name in (name for name in plan.attacks if name in wanted):
-        hit, parameters = None, {}
-        if name != "clean":
-            hit = attack(name)
-            parameters = hit.draw(rng_of(plan.seed, index, name), None)
+@dataclass(frozen=True)
+class Job:
+    """The missing rows of a recording, as far as they are named."""
 
-        def suffer(samples: Clip, hit: Any = hit, parameters: Any = parameters) -> Clip:
-            return samples if hit is None else hit.apply(samples, method.rate, parameters)
-
-        heard = suffer(marked)
-        reading, null = method.read(heard), method.read(suffer(clip))
-        row = row_of(method, plan, index, name) | {"parameters": parameters}
-        row |= {"marked": reading.presence, "unmarked": null.presence}
-        row |= {"bits": method.bits, "errors": errors_of(method, reading, secret)}
-        if plan.damage and len(heard) == len(clip):
-            row |= damage(clip, heard, method.rate)
-        rows.append(row)
-    return [rounded(row) for row in rows]
+    kind: Kind
+    index: int
+    rows: list[Row]
 
 
-def errors_of(method: Method, reading: Reading, secret: Secret) -> int | None:
-    """Count wrong bits; a method without a payload has none to be wrong."""
-    return method.errors(reading, secret) if method.bits else None
+def lengths_of(method: Method, plan: Plan, name: str) -> dict[Kind, int | None]:
+    """Return how many recordings of which kind and length a suite takes at most."""
+    suite = SUITES[name]
+    found: dict[Kind, int | None] = {}
+    for seconds, most in (plan.lengths or suite.lengths or {}).items():
+        shortest = method.seconds if suite.hosts in (FIRST, NONE) else 0.0
+        known = [n for n in (most, plan.most) if n is not None]
+        found[suite.hosts, max(seconds, shortest)] = min(known, default=None)
+    return found
 
 
-def row_of(method: Method, plan: Plan, index: int, name: str) -> Row:
+def hosts_of(method: Method, plan: Plan) -> dict[Kind, Hosts]:
+    """Read the recordings that the suites of a plan take, as the method wants them."""
+    wanted: dict[Kind, int | None] = {}
+    for name in plan.suites:
+        for kind, most in lengths_of(method, plan, name).items():
+            before = wanted.get(kind, 0)
+            wanted[kind] = None if most is None or before is None else max(before, most)
+    joined = any(source in (JOINED, OWN_KEYS) for source, _ in wanted)
+    voices = list(speakers(plan.speech, method.rate)) if joined else []
+    hosts = {}
+    for (source, seconds), most in wanted.items():
+        if source == FIRST:
+            how = {"every": plan.every, "limit": most}
+            found = named_clips(plan.speech[0], seconds, method.rate, **how)  # type: ignore[arg-type]
+            hosts[source, seconds] = Hosts([c for _, c in found], [name for name, _ in found])
+        else:
+            pieces = cut(voices, round(seconds * method.rate))[:most] if voices else []
+            hosts[source, seconds] = Hosts(pieces)
+    return hosts
+
+
+def row_of(method: Method, plan: Plan, name: str, seconds: float, index: int, face: Row) -> Row:
     """Begin a row with what names it."""
-    row: Row = {"method": method.name, "version": method.version, "attack": name}
-    row |= {"clip": index, "seconds": length_s(method, plan), "seed": plan.seed}
+    row: Row = {} if name == ATTACKS else {"suite": name}
+    row |= {"method": method.name, "version": method.version}
+    row |= {} if SUITES[name].whole else {"clip": index}
+    row |= {"seconds": seconds, "seed": plan.seed} | face
     return row if plan.speech_set is None else row | {"speech": plan.speech_set}
 
 
-def length_s(method: Method, plan: Plan) -> float:
-    """Give the length of a clip: the plan's, or the shortest that the method works on."""
-    return max(plan.seconds, method.seconds)
+def jobs_of(
+    method: Method, plan: Plan, hosts: dict[Kind, Hosts], rows: Iterable[Row] = ()
+) -> list[Job]:
+    """Return the recordings of which rows are missing, the longest first."""
+    done = {identity(row) for row in rows}
+    jobs: dict[object, Job] = {}
+    for name in plan.suites:
+        suite = SUITES[name]
+        for kind, most in lengths_of(method, plan, name).items():
+            there = len(hosts[kind].clips)
+            count = min(-(-(there if most is None else most) // suite.takes), there)
+            for index in range(1 if suite.whole else count):
+                for place, face in enumerate(suite.rows(plan, index)):
+                    row = row_of(method, plan, name, kind[1], index, face)
+                    if identity(row) not in done:
+                        key = (name, place) if suite.whole else (kind, index)
+                        jobs.setdefault(key, Job(kind, index, [])).rows.append(row)
+    return sorted(jobs.values(), key=lambda job: -job.kind[1])
 
 
-def quality(host: Clip, marked: Clip, rate: int, *, opinion: bool) -> Row:
-    """Measure what the mark costs, with the measures that are installed."""
-    row: Row = {
-        "snr_db": metrics.snr_db(host, marked),
-        "si_snr_db": metrics.si_snr_db(host, marked),
-        "pesq": metrics.pesq(host, marked, rate),
-        "stoi": metrics.stoi(host, marked, rate),
-    }
-    if find_spec("visqol"):
-        row |= {f"visqol{k}": metrics.visqol(host, v, rate) for k, v in _pair(host, marked)}
-    if opinion and find_spec("speechmos"):
-        row |= {f"dnsmos{k}": metrics.dnsmos(v, rate) for k, v in _pair(host, marked)}
-    return row
+def measure(method: Method, plan: Plan, hosts: dict[Kind, Hosts], job: Job) -> list[Row]:
+    """Measure the missing rows of a recording."""
+    source, seconds = job.kind
+    of = hosts[job.kind]
+    first = 1000 * round(seconds) if source == OWN_KEYS else 0
+    case = Case(plan, method, of.clips, seconds, job.index, first, of.names)
+    suites = (SUITES[row.get("suite", ATTACKS)] for row in job.rows)
+    return [
+        rounded(row | suite.measure(case, row)) for suite, row in zip(suites, job.rows, strict=True)
+    ]
 
 
-def _pair(host: Clip, marked: Clip) -> tuple[tuple[str, Clip], ...]:
-    return ("", marked), ("_host", host)
+_given: list[tuple[Method, Plan, dict[Kind, Hosts]]] = []  # of a worker process
 
 
-def damage(host: Clip, heard: Clip, rate: int) -> Row:
-    """Measure what an attack leaves of the speech: an attack that ruins it has not won."""
-    straight, lag = metrics.aligned(host, heard)
-    return {
-        "pesq": metrics.pesq(host, straight, rate),
-        "stoi": metrics.stoi(host, straight, rate),
-        "si_snr_raw_db": metrics.si_snr_db(host, heard),
-        "si_snr_db": metrics.si_snr_db(host, straight),
-        "lag": lag,
-    }
+def _start(plan: Plan) -> None:
+    """Begin a worker process: its own method and recordings."""
+    method = plan.make()
+    _given[:] = [(method, plan, hosts_of(method, plan))]
 
 
-def rounded(value: Any) -> Any:
-    """Round floats in a row, so that a file of rows stays small."""
-    if isinstance(value, dict):
-        return {k: rounded(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [rounded(v) for v in value]
-    return round(float(value), DIGITS) if isinstance(value, float | np.floating) else value
+def _work(job: Job) -> list[Row]:
+    return measure(*_given[0], job)
 
 
-def line_of(row: Row) -> str:
-    """Write a row as a line, without what `read_rows` knows: what most clips have, and no lag."""
-    row = rounded(row)
-    usual = usual_of(row)
-    row = {k: v for k, v in row.items() if k not in usual or v != usual[k]}
-    if row.get("lag") == 0:
-        row = {k: v for k, v in row.items() if k not in ("lag", "si_snr_raw_db")}
-    return json.dumps(row, separators=(",", ":")) + "\n"
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Keep what is loaded meanwhile, here and in processes that begin, to one core."""
+    before = {name: os.environ.get(name) for name in ("KEYBOUND_THREADS", "OMP_NUM_THREADS")}
+    os.environ |= dict.fromkeys(before, "1")  # the latter for torch
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            os.environ |= {} if value is None else {name: value}
 
 
-def usual_of(row: Row) -> Row:
-    """Give what most rows of its kind hold."""
-    if "clip" not in row:
-        return {}
-    return USUAL | READ if "errors" in row and "suite" not in row else USUAL
-
-
-def row_in(line: str) -> Row:
-    """Read a row from its line."""
-    row: Row = json.loads(line)
-    row = usual_of(row) | row
-    if "si_snr_db" in row and row["attack"] != "quality":
-        row = {"si_snr_raw_db": row["si_snr_db"], "lag": 0} | row
-    return row
-
-
-def identity(row: Row) -> tuple[Any, ...]:
-    """Give what makes two rows the same measurement."""
-    return tuple(row.get(k) for k in IDENTITY)
-
-
-def read_rows(path: Path) -> list[Row]:
-    """Read rows; a last line cut off by a kill is left out and will be measured again."""
-    rows = []
-    if path.exists():
-        for line in path.read_text(encoding="utf-8").splitlines():
-            with contextlib.suppress(json.JSONDecodeError):
-                rows.append(row_in(line))
-    return rows
-
-
-def mend(path: Path) -> None:
-    """End a line that a kill cut off, so that the next row begins its own."""
-    if path.exists() and not path.read_bytes().endswith(b"\n"):
-        with path.open("a", encoding="utf-8") as file:
-            file.write("\n")
-
-
-_worker: dict[str, Any] = {}
-
-
-def clips_of(method: Method, plan: Plan) -> list[Clip]:
-    """Read the clips of a plan as a method wants them."""
-    seconds = length_s(method, plan)
-    return read_clips(plan.speech, seconds, method.rate, every=plan.every, limit=plan.clips)
-
-
-def _start(make: Make, plan: Plan) -> None:
-    """Begin a worker process: its own method and clips, on one core."""
-    one_core()
-    _worker["method"] = make()
-    method = _worker["method"]
-    _worker["plan"] = plan
-    _worker["clips"] = clips_of(method, plan)
-
-
-def one_core() -> None:
-    """Keep what this process loads from now on to one core."""
-    os.environ |= {"KEYBOUND_THREADS": "1", "OMP_NUM_THREADS": "1"}  # the latter for torch
-
-
-def _work(job: tuple[int, set[str]]) -> list[Row]:
-    index, wanted = job
-    return measure_clip(_worker["method"], _worker["plan"], index, _worker["clips"][index], wanted)
-
-
-def run(
-    make: Make, plan: Plan, path: Path, *, progress: Callable[[int, int], None], workers: int = 0
-) -> int:
-    """Measure what is missing from the rows at `path` and append it; give how many rows came."""
-    method = make()
-    count = len(clips_of(method, plan))
-    names = [*(["quality"] if plan.quality else []), *plan.attacks]
-    done = {identity(row) for row in read_rows(path)}
-    jobs = []
-    for index in range(count):
-        wanted = {n for n in names if identity(row_of(method, plan, index, n)) not in done}
-        if wanted:
-            jobs.append((index, wanted))
-    batches = spread(_start, (make, plan), _work, jobs, workers)
-    return keep(path, batches, len(jobs), progress)
-
-
-def keep(
-    path: Path, batches: Iterable[list[Row]], total: int, progress: Callable[[int, int], None]
-) -> int:
-    """Append rows as they come, a batch for each job; give how many came."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    mend(path)
-    made = 0
-    with path.open("a", encoding="utf-8") as file:
-        for number, rows in enumerate(batches, start=1):
-            for row in rows:
-                file.write(line_of(row))
-            file.flush()
-            made += len(rows)
-            progress(number, total)
-    return made
-
-
-def spread(
-    start: Callable[..., None],
-    given: tuple[Any, ...],
-    work: Callable[[Any], list[Row]],
-    jobs: Sequence[Any],
-    workers: int,
-) -> Iterator[list[Row]]:
-    """Do jobs in worker processes that each `start` with what is given, in order of finishing."""
+def spread(plan: Plan, jobs: Sequence[Job], workers: int) -> Iterator[list[Row]]:
+    """Measure jobs in as many processes, 0 for one a core, in order of finishing."""
     workers = min(workers or os.cpu_count() or 1, len(jobs))
-    if workers == 0:
-        return
-    # Fresh processes: a fork would share the threads of ONNX Runtime and torch, which hangs.
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(workers, start, given) as pool:
-        yield from pool.imap_unordered(work, jobs)
+    with one_core():
+        if workers == 1:
+            _start(plan)
+            yield from map(_work, jobs)
+        elif workers > 1:
+            # Fresh processes: a fork would share the threads of ONNX Runtime and torch, and hang.
+            with multiprocessing.get_context("spawn").Pool(workers, _start, (plan,)) as pool:
+                yield from pool.imap_unordered(_work, jobs)
 
 
-def environment() -> Row:
-    """Give the versions of what figures depend on."""
-    names = ("keybound", "numpy", "scipy", "soundfile", "onnxruntime", "pesq", "pystoi")
-    found = {}
-    for name in names:
+def run(plan: Plan, path: Path, *, progress: Progress, workers: int = 0) -> int:
+    """Measure what is missing from the rows at `path` and append it; return how many rows came."""
+    method = plan.make()
+    jobs = jobs_of(method, plan, hosts_of(method, plan), read_rows(path))
+    return add(path, spread(plan, jobs, workers), len(jobs), progress)
+
+
+def collect(plan: Plan, *, progress: Progress = lambda *_: None, workers: int = 0) -> Iterator[Row]:
+    """Measure a plan and give its rows in order of finishing, kept nowhere."""
+    method = plan.make()
+    jobs = jobs_of(method, plan, hosts_of(method, plan))
+    for number, rows in enumerate(spread(plan, jobs, workers), start=1):
+        yield from rows
+        progress(number, len(jobs))
+
+
+def begin(plan: Plan, path: Path) -> tuple[Plan, int]:
+    """Write what the method says of itself, and why attacks of the plan cannot run here.
+
+    Returns the plan without those attacks, and how many rows were written.
+    """
+    method = plan.make()
+    absent = {name: why for name in plan.attacks if (why := missing(name)) is not None}
+    reasons = ({"method": method.name, "attack": n, "reason": why} for n, why in absent.items())
+    here = tuple(name for name in plan.attacks if name not in absent)
+    return replace(plan, attacks=here), add_missing(path, [facts_of(method), *reasons])
+
+
+def missing(name: str) -> str | None:
+    """Return why an attack, or a part of a chain, cannot run here; None where it can."""
+    return next((why for part in name.split("+") if (why := available(part))), None)
+
+
+def facts_of(method: Method) -> Row:
+    """Return what a method says of itself, and the versions of what figures depend on."""
+    facts: Row = {"suite": "method", "method": method.name, "version": method.version}
+    facts |= {"rate": method.rate, "bits": method.bits, "rho": method.rho}
+    facts |= {"keyed": method.keyed, "threshold": method.threshold}
+    versions = {}
+    for name in ("keybound", "numpy", "scipy", "soundfile", "onnxruntime", "pesq", "pystoi"):
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "absent"
-    return found
+            versions[name] = "absent"
+    return facts | {"versions": versions}

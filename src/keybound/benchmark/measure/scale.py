@@ -1,4 +1,4 @@
-"""What an hour of audio costs in a batch: `python -m` this module. Makes docs/scale.md's figures.
+"""What an hour of audio costs in a batch: the figures of docs/scale.md.
 
 Runs `keybound batch` itself on corpora made of a folder of speech and counts the time of all its
 processes. What a run costs that has one clip for each process, hence its start, is taken away:
@@ -6,9 +6,6 @@ in a large corpus it is nothing. CPU seconds hold on a machine that is shared, w
 two; the elapsed time does not.
 """
 
-import argparse
-import json
-import os
 import resource
 import subprocess
 import sys
@@ -21,8 +18,8 @@ from typing import Any
 import numpy as np
 import soundfile as sf
 
-from keybound.benchmark.measure.protocol import Row, read_clips
-from keybound.terminal import in_one_line
+from keybound.benchmark.measure.protocol import read_clips
+from keybound.benchmark.measure.rows import Row
 
 # Name, files, seconds of each, rate and channels.
 CORPORA = (
@@ -34,7 +31,7 @@ PROGRAM = "from keybound.cli import main; main()"
 
 
 def measure(speech: Path, jobs: Sequence[int]) -> list[Row]:
-    """Give elapsed and CPU seconds for each hour of audio, for each corpus and verb."""
+    """Return elapsed and CPU seconds for each hour of audio, for each corpus and verb."""
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -74,7 +71,7 @@ def _fill(folder: Path, clips: Any, count: int, seconds: float, rate: int, chann
 
 
 def _run(verb: str, corpus: Path, key: Path, jobs: int) -> dict[str, float]:
-    """Run the program; give elapsed and CPU seconds of it and all its children."""
+    """Run the program; return elapsed and CPU seconds of it and all its children."""
     out = corpus.with_name(f"{corpus.name} marked")
     arguments = ["batch", verb, str(out if verb == "detect" else corpus), "--jobs", str(jobs)]
     arguments += ["--results", f"{out} {verb}.jsonl"]
@@ -87,19 +84,12 @@ def _run(verb: str, corpus: Path, key: Path, jobs: int) -> dict[str, float]:
     return {"elapsed_s": time.perf_counter() - begun, "cpu_s": cpu}
 
 
-def main() -> None:
-    """Measure, and print the rows or a table."""
-    parser = argparse.ArgumentParser(description="seconds of work for an hour of audio")
-    parser.add_argument("--speech", type=Path, required=True, help="folder of speech")
-    parser.add_argument("--jobs", type=int, nargs="+", default=[1, os.cpu_count() or 1])
-    parser.add_argument("--json", action="store_true", help="rows instead of the table")
-    given = parser.parse_args()
-    rows = measure(given.speech, given.jobs)
-    if given.json:
-        print("\n".join(map(json.dumps, rows)))
-        return
-    print("| corpus | verb | processes | CPU s per hour | elapsed s per hour | times real time |")
-    print("| --- | --- | --- | --- | --- | --- |")
+def table(rows: Sequence[Row]) -> str:
+    """Return rows as a Markdown table; of a start, which has no hours, the seconds themselves."""
+    lines = [
+        "| corpus | verb | processes | CPU s per hour | elapsed s per hour | times real time |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
     for row in rows:
         cells = [row["corpus"], row["verb"], str(row["jobs"])]
         if "cpu_s_per_hour" in row:
@@ -107,9 +97,5 @@ def main() -> None:
             cells += [f"{cpu:.1f}", f"{elapsed:.1f}", f"{3600 / elapsed:.0f}"]
         else:
             cells += [f"({row['cpu_s']:.1f} s in all)", f"({row['elapsed_s']:.1f} s in all)", ""]
-        print(f"| {' | '.join(cells)} |")
-
-
-if __name__ == "__main__":
-    with in_one_line():
-        main()
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)

@@ -1,134 +1,106 @@
-"""Security suites: what readers, forgers and colluders get out of a mark, one JSON row each.
+"""Security suites: what readers, forgers and colluders get out of a mark.
 
-A suite is a function of a case: one marked clip, and what the attacker has beside it. Whether a
-row verifies is left to the tables (presence at a threshold, errors within rho), so that one
-measurement serves every threshold. All chance follows from (seed, clip).
+Whether a row verifies is left to the tables (presence at a threshold, errors within rho), so that
+one measurement serves every threshold.
 """
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.signal
-import soundfile
 
 from keybound.benchmark.measure import metrics
 from keybound.benchmark.measure.methods import Method, Reading
-from keybound.benchmark.measure.protocol import ENDINGS, Clip, Row, Secret, rng_of, secret_of
+from keybound.benchmark.measure.plan import Case, Suite, each
+from keybound.benchmark.measure.protocol import Clip, Secret
+from keybound.benchmark.measure.rows import Row
 from keybound.errors import AudioError
 from keybound.keys import Key
 
 WRONG_KEYS = 10
 COPIES = (2, 5)
 FLOOR = 1e-5  # of a magnitude: far under the noise of 16-bit audio, so only silence meets it
-LIBRISPEECH = re.compile(r"(\d+)-\d+-\d+$")  # speaker, chapter, utterance
 
 
-@dataclass(frozen=True, eq=False)
-class Case:
-    """A marked clip, its secret, and another party's host beside it."""
-
-    method: Method
-    seed: int
-    index: int
-    host: Clip
-    marked: Clip
-    reading: Reading  # of the marked clip: what the public detector tells anyone
-    secret: Secret
-    partner: int  # the clip the other host is
-    other: Clip
-
-    def row(self, suite: str, **facts: Any) -> Row:
-        """Begin a row with what names it."""
-        row: Row = {"suite": suite, "method": self.method.name, "version": self.method.version}
-        row |= {"clip": self.index, "seconds": len(self.host) / self.method.rate}
-        return row | {"seed": self.seed, "bits": self.method.bits} | facts
-
-    def fresh(self, purpose: str) -> Iterator[Secret]:
-        """Draw further secrets, endlessly, in an order that (seed, clip, purpose) fixes."""
-        rng = rng_of(self.seed, self.index, purpose)
-        while True:
-            payload = int.from_bytes(rng.bytes(32)) >> (256 - self.method.bits)
-            yield Secret(Key(rng.bytes(32)), payload)
-
-    def verify(self, heard: Clip, secret: Secret) -> Row:
-        """Give what the rule V_A asks: the presence score and the wrong bits under a secret."""
-        reading = self.method.read(heard)
-        errors = self.method.errors(reading, secret)
-        return {"presence": round(reading.presence, 5), "errors": errors}
+def fresh(case: Case, purpose: str) -> Iterator[Secret]:
+    """Draw further secrets, endlessly, in an order that (seed, clip, purpose) fixes."""
+    rng = case.chance(purpose)
+    while True:
+        payload = int.from_bytes(rng.bytes(32)) >> (256 - case.method.bits)
+        yield Secret(Key(rng.bytes(32)), payload)
 
 
-Suite = Callable[[Case], list[Row]]
+def verify(case: Case, heard: Clip, secret: Secret) -> Row:
+    """Return what the rule V_A asks: the presence score and the wrong bits under a secret."""
+    reading = case.method.read(heard)
+    errors = case.method.errors(reading, secret)
+    return {"presence": reading.presence, "errors": errors, "bits": case.method.bits}
 
 
-def keys(case: Case) -> list[Row]:
+def elsewhere(case: Case) -> Row:
+    """Return which clip is the other host, of which there must be one."""
+    if case.partner == case.index:
+        raise AudioError("a transplant needs two clips", hint="give it more recordings")
+    return {"other": case.partner}
+
+
+def keys(case: Case, face: Row) -> Row:  # noqa: ARG001
     """Count wrong bits under the right key, under none (a zero mask) and under wrong keys."""
     method, reading, payload = case.method, case.reading, case.secret.payload
-    fresh = case.fresh("wrong keys")
-    wrong = [method.errors(reading, Secret(next(fresh).key, payload)) for _ in range(WRONG_KEYS)]
-    return [
-        case.row(
-            "keys",
-            presence=round(reading.presence, 5),
-            right=method.errors(reading, case.secret),
-            zero=(method.decode(reading, None) ^ payload).bit_count(),
-            wrong=wrong,
-        )
-    ]
+    others = fresh(case, "wrong keys")
+    wrong = [method.errors(reading, Secret(next(others).key, payload)) for _ in range(WRONG_KEYS)]
+    return {
+        "bits": method.bits,
+        "presence": reading.presence,
+        "right": method.errors(reading, case.secret),
+        "zero": (method.decode(reading, None) ^ payload).bit_count(),
+        "wrong": wrong,
+    }
 
 
-def transplant(case: Case) -> list[Row]:
-    """Move the mark to another host, as a residual and as gains; verify it as the original's.
+def transplant(case: Case, face: Row) -> Row:
+    """Move the mark to another host, as a residual or as gains; verify it as the original's.
 
     Both take the clean host beside the marked clip: an oracle stronger than the threat model,
     which gives the attacker the marked recording alone. `snr_db` tells how much came along.
     """
-    forged = {
-        "residual": case.other + (case.marked - case.host),
-        "gain-field": move_gains(case.host, case.marked, case.other),
-    }
-    rows = []
-    for name, heard in forged.items():
-        snr = metrics.snr_db(case.other, heard)
-        row = case.row("transplant", attack=name, other=case.partner)
-        row |= {"snr_db": None if snr is None else round(snr, 3)}
-        rows.append(row | case.verify(heard, case.secret))
-    return rows
+    row = elsewhere(case)
+    if face["attack"] == "residual":
+        heard = case.other + (case.marked - case.host)
+    else:
+        heard = move_gains(case.host, case.marked, case.other)
+    snr = metrics.snr_db(case.other, heard)
+    row |= {"snr_db": None if snr is None else round(snr, 3)}
+    return row | verify(case, heard, case.secret)
 
 
-def reembed(case: Case) -> list[Row]:
+def reembed(case: Case, face: Row) -> Row:  # noqa: ARG001
     """Mark over the mark with another key and payload; read both."""
-    method, second = case.method, next(case.fresh("re-embed"))
+    method, second = case.method, next(fresh(case, "re-embed"))
     reading = method.read(method.embed(case.marked, second))
     first_errors, second_errors = (method.errors(reading, s) for s in (case.secret, second))
-    presence = round(reading.presence, 5)
-    return [case.row("re-embed", presence=presence, first=first_errors, second=second_errors)]
+    row: Row = {"bits": method.bits, "presence": reading.presence}
+    return row | {"first": first_errors, "second": second_errors}
 
 
-def average(case: Case) -> list[Row]:
+def average(case: Case, face: Row) -> Row:
     """Average copies of one host marked with different payloads under one key.
 
     `errors` has one count for each copy: colluders win when none of them is within rho.
     """
-    method, fresh = case.method, case.fresh("average")
+    method, others = case.method, fresh(case, "average")
     secrets, copies = [case.secret], [case.marked]
-    while len(copies) < max(COPIES):
-        secrets.append(Secret(case.secret.key, next(fresh).payload))
+    while len(copies) < face["copies"]:
+        secrets.append(Secret(case.secret.key, next(others).payload))
         copies.append(method.embed(case.host, secrets[-1]))
-    rows = []
-    for count in COPIES:
-        reading = method.read(np.mean(copies[:count], axis=0, dtype=np.float32))
-        errors = [method.errors(reading, secret) for secret in secrets[:count]]
-        presence = round(reading.presence, 5)
-        rows.append(case.row("average", copies=count, presence=presence, errors=errors))
-    return rows
+    reading = method.read(np.mean(copies, axis=0, dtype=np.float32))
+    errors = [method.errors(reading, secret) for secret in secrets]
+    return {"bits": method.bits, "presence": reading.presence, "errors": errors}
 
 
-def known_payload(case: Case) -> list[Row]:
+def known_payload(case: Case, face: Row) -> Row:  # noqa: ARG001
     """Forge a payload of the attacker's choice from one recording whose payload is known.
 
     Anyone reads the code with the public detector. Code XOR known payload is the victim's mask,
@@ -137,90 +109,52 @@ def known_payload(case: Case) -> list[Row]:
     own key then verifies it. This is outside the paper's single-sample claim, and true of every
     mask that is used twice; a nonce for each recording ends it, and only it.
     """
-    method, reading = case.method, case.reading
-    chosen = next(case.fresh("known payload"))
+    row, method, reading = elsewhere(case), case.method, case.reading
+    chosen = next(fresh(case, "known payload"))
     mask = method.decode(reading, None) ^ case.secret.payload
     truth = _mask(method, reading, case.secret.key)
     forged = mark_code(method, case.other, chosen.payload ^ mask, chosen.key, reading)
-    row = case.row("known-payload", other=case.partner, mask_errors=(mask ^ truth).bit_count())
-    return [row | case.verify(forged, Secret(case.secret.key, chosen.payload))]
+    row |= {"mask_errors": (mask ^ truth).bit_count()}
+    return row | verify(case, forged, Secret(case.secret.key, chosen.payload))
 
 
-def replay(case: Case) -> list[Row]:
+def replay(case: Case, face: Row) -> Row:  # noqa: ARG001
     """Put the code as it was read on another host: attribution without knowing anything.
 
     Weaker than `known_payload` in what it says (the same payload) and stronger in what it needs
     (nothing but the recording). Nonces do not end it unless the verifier ties them to the host.
     """
-    method, reading = case.method, case.reading
-    own = next(case.fresh("replay")).key
+    row, method, reading = elsewhere(case), case.method, case.reading
+    own = next(fresh(case, "replay")).key
     forged = mark_code(method, case.other, method.decode(reading, None), own, reading)
-    return [case.row("replay", other=case.partner) | case.verify(forged, case.secret)]
+    return row | verify(case, forged, case.secret)
 
 
-SUITES: dict[str, Suite] = {
-    "keys": keys,
-    "transplant": transplant,
-    "re-embed": reembed,
-    "average": average,
-    "known-payload": known_payload,
-    "replay": replay,
-}
-
-
-def measure_clip(
-    method: Method,
-    clips: Sequence[Clip],
-    index: int,
-    partner: int,
-    *,
-    seed: int = 0,
-    suites: Iterable[str] = tuple(SUITES),
-) -> list[Row]:
-    """Give the rows of one clip under the named suites."""
-    secret = secret_of(seed, index, method.bits)
-    marked = method.embed(clips[index], secret)
-    reading, other = method.read(marked), clips[partner]
-    case = Case(method, seed, index, clips[index], marked, reading, secret, partner, other)
-    return [row for name in suites for row in SUITES[name](case)]
-
-
-def measure(
-    method: Method,
-    clips: Sequence[Clip],
-    names: Sequence[str] = (),
-    *,
-    seed: int = 0,
-    suites: Iterable[str] = tuple(SUITES),
-) -> Iterator[Row]:
-    """Give the rows of all clips under the suites, then those of the carriers together."""
-    for index, partner in enumerate(partners(len(clips), names)):
-        yield from measure_clip(method, clips, index, partner, seed=seed, suites=suites)
-    yield from carrier(method, clips, seed=seed)
-
-
-def carrier(method: Method, clips: Sequence[Clip], *, seed: int = 0) -> list[Row]:
+def carrier(case: Case, face: Row) -> Row:
     """Compare the carriers of all hosts at one key and payload, pair by pair.
 
     Gain fields are compared as logarithms: gains themselves are all near one, hence alike.
     """
-    secret = secret_of(seed, 0, method.bits)
-    marked = [method.embed(clip, secret) for clip in clips]
-    pairs = list(zip(clips, marked, strict=True))
-    fields = {
-        "waveform": [y - x for x, y in pairs],
-        "gain-field": [np.log(gains(x, y)) for x, y in pairs],
-    }
-    rows = []
-    for domain, vectors in fields.items():
-        row: Row = {"suite": "carrier", "method": method.name, "version": method.version}
-        row |= {"seed": seed, "seconds": len(clips[0]) / method.rate, "domain": domain}
-        rows.append(row | similarity(vectors))
-    return rows
+    pairs = [(clip, case.method.embed(clip, case.secret)) for clip in case.hosts]
+    if face["domain"] == "waveform":
+        return similarity([y - x for x, y in pairs])
+    return similarity([np.log(gains(x, y)) for x, y in pairs])
+
+
+CLIPS: dict[float, int | None] = {1.0: 300}
+SUITES = {
+    "keys": Suite(keys, lengths=CLIPS),
+    "transplant": Suite(transplant, each("attack", "residual", "gain-field"), CLIPS),
+    "re-embed": Suite(reembed, lengths=CLIPS),
+    "average": Suite(average, each("copies", *COPIES), CLIPS),
+    "known-payload": Suite(known_payload, lengths=CLIPS),
+    "replay": Suite(replay, lengths=CLIPS),
+    "carrier": Suite(carrier, each("domain", "waveform", "gain-field"), CLIPS, whole=True),
+}
 
 
 def similarity(vectors: Sequence[npt.NDArray[Any]]) -> Row:
-    """Give the mean correlation and the mean cosine over all pairs; a zero vector has neither."""
+    """Return the mean correlation and the mean cosine over all pairs; a zero vector has neither."""
     flat = np.stack([vector.ravel() for vector in vectors]).astype(np.float64)
     flat = flat[np.ptp(flat, axis=1) > 0]
     count = len(flat)
@@ -235,18 +169,19 @@ def similarity(vectors: Sequence[npt.NDArray[Any]]) -> Row:
 
 
 def gains(host: Clip, marked: Clip) -> npt.NDArray[np.float64]:
-    """Give |X_w| / |X| of each bin of a 512/128 Hann spectrum: (bins, frames)."""
-    before, after = (np.abs(_stft().stft(x.astype(np.float64))) for x in (host, marked))
+    """Return |X_w| / |X| of each bin of a 512/128 Hann spectrum: (bins, frames)."""
+    before, after = (np.abs(stft().stft(x.astype(np.float64))) for x in (host, marked))
     return np.asarray((after + FLOOR) / (before + FLOOR))
 
 
 def move_gains(host: Clip, marked: Clip, other: Clip) -> Clip:
     """Scale another host's spectrum by |X_w| / |X|: the transplant in the carrier's own domain."""
-    moved = _stft().stft(other.astype(np.float64)) * gains(host, marked)
-    return np.asarray(_stft().istft(moved, k1=len(other)), np.float32)
+    moved = stft().stft(other.astype(np.float64)) * gains(host, marked)
+    return np.asarray(stft().istft(moved, k1=len(other)), np.float32)
 
 
-def _stft() -> Any:
+def stft() -> Any:
+    """Return the transform of a 512/128 Hann spectrum."""
     return scipy.signal.ShortTimeFFT.from_window("hann", 1.0, 512, 384)
 
 
@@ -261,25 +196,3 @@ def mark_code(method: Method, host: Clip, code: int, own: Key, reading: Reading)
 
 def _mask(method: Method, reading: Reading, key: Key) -> int:
     return method.decode(reading, key) ^ method.decode(reading, None)
-
-
-def partners(count: int, names: Sequence[str] = ()) -> list[int]:
-    """Give each clip the next one of another speaker, where LibriSpeech names tell, or the next."""
-    if count < 2:
-        raise AudioError("a transplant needs two clips", hint="give it more recordings")
-    found = [LIBRISPEECH.search(Path(name).stem) for name in names]
-    speakers = [match and match[1] for match in found] or [None] * count
-    chosen = []
-    for index in range(count):
-        after = [(index + step) % count for step in range(1, count)]
-        known = speakers[index] is not None
-        others = (j for j in after if not known or speakers[j] != speakers[index])
-        chosen.append(next(others, after[0]))
-    return chosen
-
-
-def names_of(folder: Path, seconds: float, limit: int | None = None) -> list[str]:
-    """Name the recordings whose first clips `read_clips` gives, in its order."""
-    paths = sorted(p for p in folder.iterdir() if p.suffix.lower() in ENDINGS)
-    long = (p.name for p in paths if soundfile.info(p).duration >= seconds)
-    return list(long)[:limit]

@@ -1,12 +1,10 @@
-"""Speed of KeyBound and its peers, in one run on one machine: `python -m` this module.
+"""Speed of KeyBound and its peers, in one run on one machine.
 
 Speed needs no trained weights, so a peer whose weights are absent runs with random ones, and its
 rows say so. Absolute times differ between machines; ratios within one run are what counts, and only
 on a quiet machine: on a busy one torch's threads wait for each other, which flatters KeyBound.
 """
 
-import argparse
-import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -18,22 +16,21 @@ import soundfile
 
 from keybound import files
 from keybound.benchmark.measure.methods import Method
-from keybound.benchmark.measure.protocol import Row, secret_of
+from keybound.benchmark.measure.protocol import secret_of
+from keybound.benchmark.measure.rows import Row
 from keybound.benchmark.peers import METHODS, available
-from keybound.terminal import in_one_line
 from keybound.watermark import Watermarker
 
 VERBS = ("embed", "detect")
 FILES = "keybound-files"
+NAMES = (*METHODS, FILES)
 RATE = 16_000  # of those files
 SETTLE_S = 0.3  # torch's threads go on spinning for a while, which would be the next one's loss
 PATIENCE_S = 30.0  # after so long a method that is slow is not asked again
 
 
-def measure(
-    seconds: float = 10.0, turns: int = 9, names: Iterable[str] = (*METHODS, FILES)
-) -> list[Row]:
-    """Give times real time of every method that can run here, to embed and to detect.
+def measure(seconds: float = 10.0, turns: int = 9, names: Iterable[str] = NAMES) -> list[Row]:
+    """Return times real time of every method that can run here, to embed and to detect.
 
     The methods take turns, so that what else the machine does meets all of them alike, and the
     quickest turn of each counts, since others only ever add to it. Times cover the whole call: for
@@ -78,7 +75,7 @@ def _row(name: str, seconds: float, verb: str, *, trained: bool) -> Row:
 
 
 def _file_jobs(seconds: float, place: Path) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """Give what is timed of KeyBound's files: a WAV of 16 kHz to another, and a look for a mark."""
+    """Return what is timed of KeyBound's files: a WAV of 16 kHz to another, and its detection."""
     marker, secret = Watermarker(), secret_of(0, 0, 16)
     host, out = place / f"{seconds:g}.wav", place / "marked.wav"
     rng = np.random.default_rng(0)
@@ -93,7 +90,7 @@ def _file_jobs(seconds: float, place: Path) -> tuple[Callable[[], Any], Callable
 
 
 def _jobs(method: Method, seconds: float) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """Give what is timed, in the order of the verbs."""
+    """Return what is timed, in the order of the verbs."""
     rng = np.random.default_rng(0)
     clip = 0.1 * rng.standard_normal(round(seconds * method.rate), dtype=np.float32)
     secret = secret_of(0, 0, method.bits)
@@ -114,22 +111,3 @@ def table(rows: Sequence[Row], beside: str = "audioseal") -> str:
         weights = "trained" if embed["trained"] else "random"
         lines.append(f"{name:14}{seconds:6g}{''.join(cells)}  {weights}")
     return "\n".join(lines)
-
-
-def main() -> None:
-    """Measure, and print the table or the rows."""
-    parser = argparse.ArgumentParser(description="times real time of KeyBound and its peers")
-    parser.add_argument("--seconds", type=float, nargs="+", default=[10.0], help="of audio")
-    parser.add_argument("--turns", type=int, default=9)
-    parser.add_argument(
-        "--methods", nargs="+", default=[*METHODS, FILES], choices=[*METHODS, FILES]
-    )
-    parser.add_argument("--json", action="store_true", help="rows instead of the table")
-    given = parser.parse_args()
-    rows = [row for s in given.seconds for row in measure(s, given.turns, given.methods)]
-    print("\n".join(map(json.dumps, rows)) if given.json else table(rows))
-
-
-if __name__ == "__main__":
-    with in_one_line():
-        main()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from keybound.benchmark.measure.metrics import threshold_at
-from keybound.benchmark.measure.protocol import Row
+from keybound.benchmark.measure.rows import Row
 from keybound.benchmark.report import paper
 from keybound.benchmark.report.labels import TOO_MANY, label, paper_name, titled
 from keybound.benchmark.report.layout import (

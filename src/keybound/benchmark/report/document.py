@@ -9,7 +9,7 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
-from keybound.benchmark.measure.protocol import Row
+from keybound.benchmark.measure.rows import Row
 from keybound.benchmark.report import page
 from keybound.benchmark.report.figures import Picture, histograms, remover, roc
 from keybound.benchmark.report.figures_summary import frontier, heat_map

@@ -13,10 +13,10 @@ from functools import cached_property
 import numpy as np
 
 from keybound.benchmark.measure import metrics
-from keybound.benchmark.measure.protocol import Row
+from keybound.benchmark.measure.methods import STUDIES
+from keybound.benchmark.measure.rows import Row, identity
 
 SECOND = 1.0  # the clips of the main tables; other lengths have their own
-STUDIES = ("ablation/", "bits/", "budget/")  # methods that only the tables of the studies show
 NOMINAL = 0.01  # the false-positive rate that thresholds are set for
 USUAL_RHO = 2  # where a method's facts are missing: the paper's rule
 SHIPPED, CLEAN = "shipped", "clean"  # thresholds: the method's own, and the paper's protocol
@@ -160,7 +160,7 @@ def gather(rows: Iterable[Row]) -> Evidence:
 
 
 def _sorted(rows: Iterable[Row]) -> Evidence:
-    kept = {_identity(row, place): row for place, row in enumerate(rows)}
+    kept = {(identity(row), "reason" in row): row for row in rows}
     clips: dict[tuple[str, str, float], list[Row]] = {}
     suites: dict[tuple[str, str], list[Row]] = {}
     reasons: dict[tuple[str, str], str] = {}
@@ -176,13 +176,6 @@ def _sorted(rows: Iterable[Row]) -> Evidence:
     for group in (*clips.values(), *suites.values()):
         group.sort(key=lambda row: (row.get("clip", 0), row.get("seed", 0)))
     return Evidence(clips, suites, reasons)
-
-
-def _identity(row: Row, place: int) -> tuple[object, ...]:
-    if "suite" in row and "clip" not in row:
-        return (place,)
-    keys = ("suite", "method", "attack", "clip", "seconds", "seed", "copies", "network", "budget")
-    return (*(row.get(key) for key in keys), "reason" in row)
 
 
 def natural(name: str) -> list[tuple[bool, float, str]]:

@@ -7,7 +7,7 @@ CI can make them again. A table without rows is left out and named in the index,
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from keybound.benchmark.measure.protocol import Row
+from keybound.benchmark.measure.rows import Row
 from keybound.benchmark.report import (
     tables_attacks,
     tables_channels,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from keybound.attacks import attack as find
-from keybound.benchmark.measure.protocol import Row
+from keybound.benchmark.measure.rows import Row
 from keybound.benchmark.report import paper
 from keybound.benchmark.report.blocks import heads, measured
 from keybound.benchmark.report.labels import PUBLISHED, label, notes_for

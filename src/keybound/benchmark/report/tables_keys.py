@@ -5,7 +5,7 @@ Each function takes the evidence and gives a table, or None where there are no r
 
 import numpy as np
 
-from keybound.benchmark.measure.protocol import Row
+from keybound.benchmark.measure.rows import Row
 from keybound.benchmark.report import paper
 from keybound.benchmark.report.blocks import suite
 from keybound.benchmark.report.labels import PUBLISHED, label, notes_for, titled

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from keybound.attacks import SUITES
-from keybound.benchmark.measure.protocol import P_LEVELS, Row
+from keybound.benchmark.measure.rows import Row
+from keybound.benchmark.measure.seals import P_LEVELS
 from keybound.benchmark.report.labels import label, notes_for, titled
 from keybound.benchmark.report.layout import Cell, Column, Table, figure, name
 from keybound.benchmark.report.summaries import Evidence, Rate, natural, numbers

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from keybound.benchmark.measure.protocol import Row
+from keybound.benchmark.measure.rows import Row
 from keybound.benchmark.report import paper
 from keybound.benchmark.report.labels import (
     PUBLISHED,

@@ -1,6 +1,7 @@
 """The suite of sealed evidence: real seals on a few recordings, and tables of made rows."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,11 +9,15 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from keybound.benchmark.measure import seals, seals_run
+from keybound.benchmark.measure import run, seals
 from keybound.benchmark.measure.methods import Method, keybound
-from keybound.benchmark.measure.protocol import P_LEVELS, Secret
-from keybound.benchmark.measure.run import read_rows
-from keybound.benchmark.measure.seals import Case, Plan
+from keybound.benchmark.measure.plan import OWN_KEYS, Case, Plan
+from keybound.benchmark.measure.plans import of_seals
+from keybound.benchmark.measure.protocol import Secret
+from keybound.benchmark.measure.rows import read_rows
+from keybound.benchmark.measure.run import Hosts
+from keybound.benchmark.measure.seals import P_LEVELS
+from keybound.benchmark.peers import chosen
 from keybound.benchmark.report.layout import Table
 from keybound.benchmark.report.summaries import gather
 from keybound.benchmark.report.tables_seals import cost, false_acceptance, forgery, sealed
@@ -20,8 +25,8 @@ from keybound.errors import AudioError
 from keybound.keys import Key
 from keybound.watermark import Marked, Watermarker
 
-DATA = Path(__file__).parents[1] / "data"
-PLAN = Plan((DATA,), ("seal",), {3.0: 2}, attacks=("clean", "gain"), keys=20)
+DATA = Path(__file__).parents[2] / "data"
+PLAN = Plan(keybound, (DATA,), ("seal",), ("clean", "gain"), most=2, wrong_keys=20)
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +42,8 @@ def pieces() -> list[np.ndarray]:
     return [one[:length] for one in long]
 
 
-def case_of(method: Method, pieces: list[np.ndarray], plan: Plan = PLAN) -> Case:
-    return Case(plan, method, pieces, 10.0, 0)
+def case_of(method: Method, pieces: list[np.ndarray]) -> Case:
+    return Case(PLAN, method, pieces, 10.0, first=10_000)
 
 
 def line(table: Table, label: str) -> list[str]:
@@ -60,13 +65,17 @@ def test_a_seal_holds_and_says_how_clearly(method, pieces):
 
 
 def test_recordings_of_all_lengths_have_keys_of_their_own(method, pieces):
-    cases = [Case(PLAN, method, pieces, s, i) for s in (3.0, 10.0) for i in (0, 1)]
-    assert len({case.secret.key for case in cases}) == 4
+    seen = []
+    spied = replace(method, embed=lambda _, secret: seen.append(secret.key) or pieces[0][:48000])
+    hosts = {(OWN_KEYS, s): Hosts(pieces) for s in (3.0, 10.0, 30.0)}
+    jobs = run.jobs_of(spied, replace(PLAN, attacks=("clean",)), hosts)
+    assert len([run.measure(spied, PLAN, hosts, job) for job in jobs]) == 6
+    assert len(set(seen)) == len(seen) == 6
 
 
 @pytest.mark.parametrize("source", seals.SOURCES)
 def test_wrong_keys_do_no_better_than_p_says(method, pieces, source):
-    row = seals.null(case_of(method, pieces), {"source": source, "attack": "gain"})
+    row = seals.wrong_keys(case_of(method, pieces), {"source": source, "attack": "gain"})
     assert row["keys"] == 20
     assert len(row["below"]) == len(P_LEVELS)
     assert row["below"] == sorted(row["below"], reverse=True)
@@ -85,7 +94,7 @@ def test_a_forger_is_attributed_and_not_sealed(method, pieces, kind):
 def test_a_forger_writes_a_rolling_code_second_by_second(method, pieces):
     read = []
     spied = replace(method, read=lambda clip: read.append(len(clip)) or method.read(clip))
-    case = case_of(spied, [one[:40000] for one in pieces], replace(PLAN, rolling=True))
+    case = case_of(replace(spied, rolling=True), [one[:40000] for one in pieces])
     row = seals.forged(case, {"attack": "replay"})
     assert read == [16000, 16000, 8000]
     assert row["verified"]  # the code did not roll here, so it is the same in every second
@@ -96,7 +105,7 @@ def test_a_copied_mark_is_named_by_the_record(method, pieces):
     rows = {kind: seals.copied(case, {"attack": kind}) for kind in seals.COPYINGS}
     assert {row["decision"] for row in rows.values()} == {"other"}
     assert rows["gain-field"]["holds"]  # without a record it would be taken for sealed
-    stay = replace(case, pieces=[case.host])  # to itself: nothing is moved
+    stay = replace(case, hosts=[case.host])  # to itself: nothing is moved
     assert seals.copied(stay, {"attack": "gain-field"})["decision"] == "same"
 
 
@@ -132,26 +141,28 @@ def test_a_remover_is_found_by_its_name(method, pieces, tmp_path, monkeypatch):
     monkeypatch.setattr(removers, "WIDTH", 8)
     network = replace(removers.build("gains"), steps=7)
     file = removers.save(network, tmp_path)
-    plan = replace(PLAN, parts=("seal-remover",), removers=(file,), lengths={10.0: 1})
-    (job,) = seals_run.jobs_of(method, plan, {10.0: pieces}, [])
-    (row,) = seals_run.measure(method, plan, {10.0: pieces}, job)
+    plan = replace(PLAN, suites=("seal-remover",), removers=(file,), most=1)
+    hosts = {(OWN_KEYS, 10.0): Hosts(pieces)}
+    (job,) = run.jobs_of(method, plan, hosts)
+    (row,) = run.measure(method, plan, hosts, job)
     assert (row["network"], row["budget"]) == ("gains", 7)
     assert {"holds", "holds_256", "verified", "pesq"} <= row.keys()
 
 
 def test_rows_are_measured_once(tmp_path):
     path = tmp_path / "rows.jsonl"
-    plan = replace(PLAN, parts=("seal", "seal-null"), hosts=1, keys=2)
+    plan = replace(PLAN, suites=("seal", "seal-null"), lengths={3.0: 1}, wrong_keys=2)
     said: list[tuple[int, int]] = []
 
     def progress(*numbers: int) -> None:
         said.append(numbers)
 
-    assert seals_run.run(plan, path, progress=progress, workers=1) == 2 * 2 + 1
-    assert said[-1] == (3, 3)
-    assert seals_run.run(plan, path, progress=progress, workers=1) == 0
-    more = replace(plan, attacks=("clean", "gain", "polarity"))
-    assert seals_run.run(more, path, progress=progress, workers=1) == 2
+    assert run.run(plan, path, progress=progress, workers=1) == 2 + 1
+    assert said[-1] == (1, 1)
+    assert run.run(plan, path, progress=progress, workers=1) == 0
+    more = replace(plan, attacks=("clean", "gain", "polarity"), lengths={3.0: 2})
+    assert run.run(more, path, progress=progress, workers=2) == 1 + 3 + 1
+    assert said[-1] == (2, 2)
     rows = read_rows(path)
     assert json.loads(json.dumps(rows)) == rows
     assert {row["attack"] for row in rows if row["suite"] == "seal"} == {*more.attacks}
@@ -159,15 +170,13 @@ def test_rows_are_measured_once(tmp_path):
 
 
 def test_every_part_has_rows_of_the_lengths_it_is_measured_at(method, pieces):
-    plan = Plan((DATA,), tuple(seals_run.PARTS), removers=(Path("unet-10.safetensors"),))
-    many = {s: [pieces[0]] * 400 for s in (3.0, 10.0, 30.0)}
-    count = {
-        part: sum(
-            len(job[-1]) for job in seals_run.jobs_of(method, plan, many, []) if job[0] == part
-        )
-        for part in seals_run.PARTS
-    }
-    assert count == {
+    plan = of_seals(keybound, (DATA,))
+    plan = replace(plan, removers=(Path("unet-10.safetensors"),))
+    many = {(OWN_KEYS, s): Hosts([pieces[0]] * 400) for s in (3.0, 10.0, 30.0)}
+    jobs = run.jobs_of(method, plan, many)
+    assert [job.kind[1] for job in jobs] == sorted((job.kind[1] for job in jobs), reverse=True)
+    rows = [row for job in jobs for row in job.rows]
+    assert Counter(row["suite"] for row in rows) == {
         "seal": 12 * (60 + 80 + 10),
         "seal-remover": 80,
         "seal-average": 4 * 16,
@@ -176,15 +185,15 @@ def test_every_part_has_rows_of_the_lengths_it_is_measured_at(method, pieces):
         "seal-quality": 40 + 40,
         "seal-null": 300,
     }
-    faces = [face for job in seals_run.jobs_of(method, plan, many, []) for face in job[-1]]
-    nulls = [face for face in faces if face["suite"] == "seal-null"]
-    assert {face["source"] for face in nulls} == {*seals.SOURCES}
-    assert {f["attack"] for f in nulls if f["source"] == "attacked"} == {*seals.ATTACKS} - {"clean"}
+    wrong = [row for row in rows if row["suite"] == "seal-null"]
+    assert {row["source"] for row in wrong} == {*seals.SOURCES}
+    hits = {row["attack"] for row in wrong if row["source"] == "attacked"}
+    assert hits == {*plan.attacks} - {"clean"}
 
 
 def test_speech_without_recordings_is_refused(tmp_path):
     with pytest.raises(AudioError, match="no recordings"):
-        seals_run.pieces_of(replace(PLAN, speech=(tmp_path,)), 16000)
+        run.hosts_of(keybound(), replace(PLAN, speech=(tmp_path,)))
 
 
 def test_rolling_is_passed_on_under_a_name_of_its_own(monkeypatch):
@@ -197,7 +206,8 @@ def test_rolling_is_passed_on_under_a_name_of_its_own(monkeypatch):
     monkeypatch.setattr(Watermarker, "mark", mark)
     clip = np.zeros(16000, np.float32)
     for rolling in (False, True):
-        made = replace(PLAN, rolling=rolling).make()
+        made = chosen("keybound", None, rolling=rolling)()
+        assert made.rolling is rolling
         made.embed(clip, Secret(Key(bytes(32)), 1, 9))
         assert made.name == ("keybound-rolling" if rolling else "keybound")
         assert made.version.endswith("+seal+rolling" if rolling else "+seal")

@@ -23,13 +23,15 @@ from keybound.benchmark.measure.metrics import (
     stoi,
     threshold_at,
 )
+from keybound.benchmark.measure.plan import Plan
 from keybound.benchmark.measure.protocol import read_clips, secret_of
-from keybound.benchmark.measure.run import Plan, line_of, read_rows, row_in, run
+from keybound.benchmark.measure.rows import line_of, read_rows, row_in
+from keybound.benchmark.measure.run import ATTACKS, run
 from keybound.engine import SHIPPED
 from keybound.errors import AudioError
 from keybound.watermark import Watermarker
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[2] / "data"
 
 
 def silent(done: int, of: int) -> None:
@@ -147,8 +149,8 @@ def test_a_folder_without_recordings_is_said(tmp_path):
 
 def test_rows_resume_and_repeat(tmp_path):
     path = tmp_path / "rows.jsonl"
-    plan = Plan(DATA, ("clean", "noise-20"), clips=2)
-    assert run(keybound, plan, path, progress=silent, workers=1) == 6
+    plan = Plan(keybound, (DATA,), (ATTACKS,), ("clean", "noise-20"), most=2)
+    assert run(plan, path, progress=silent, workers=1) == 6
     rows = read_rows(path)
     assert {(r["clip"], r["attack"]) for r in rows} == {
         (c, a) for c in (0, 1) for a in ("quality", "clean", "noise-20")
@@ -159,10 +161,10 @@ def test_rows_resume_and_repeat(tmp_path):
             assert r["errors"] <= (0 if r["attack"] == "clean" else 4)
     lines = path.read_text().splitlines()
     path.write_text("\n".join(lines[:-1]) + "\n" + lines[-1][:20])  # killed in the middle of a row
-    assert run(keybound, plan, path, progress=silent, workers=1) == 1
+    assert run(plan, path, progress=silent, workers=1) == 1
     again = read_rows(path)
     assert sorted(again, key=json.dumps) == sorted(rows, key=json.dumps)
-    assert run(keybound, plan, path, progress=silent, workers=1) == 0
+    assert run(plan, path, progress=silent, workers=1) == 0
 
 
 def test_a_method_reads_its_own_mark_and_not_without_the_key():
@@ -177,7 +179,7 @@ def test_a_method_reads_its_own_mark_and_not_without_the_key():
 
 def test_calibration_completes_a_card(tmp_path):
     shutil.copytree(SHIPPED, tmp_path, dirs_exist_ok=True)
-    calibration.calibrate(tmp_path, DATA, attacks=("clean", "gain"))
+    calibration.calibrate(tmp_path, DATA, attacks=("clean", "gain"), workers=1)
     facts = json.loads((tmp_path / "card.json").read_text())
     assert facts["validation"]["clips"] == 6
     assert set(facts["validation"]["robustness"]) == {"clean", "gain"}

@@ -14,9 +14,11 @@ from safetensors.numpy import load_file, save_file
 
 from keybound.benchmark.measure import removal, removers
 from keybound.benchmark.measure.methods import keybound
+from keybound.benchmark.measure.plan import Plan
 from keybound.benchmark.measure.protocol import read_clips
+from keybound.benchmark.measure.run import collect
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DATA, DEMO = ROOT / "tests" / "data", ROOT / "src" / "keybound" / "demo"
 NETWORKS = tuple(removers.KINDS)
 
@@ -123,11 +125,11 @@ def test_one_file_trains_both_and_their_rows_are_measured(tmp_path, speech):
     names = ["unet-1", "unet-2", "gains-1", "gains-2"]
     assert [path.stem for path in written] == names
     assert said[0] == "0.8 min of pairs"  # four chunks of twelve quarter seconds
-    clips = read_clips(DATA, 1.0, 16000)
     for path in written[1::2]:
         network = removers.load(path)
         assert f"{network.name}-{network.steps}" == path.stem
-        rows = list(removal.measure(keybound(), network, clips))
+        plan = Plan(keybound, (DATA,), ("remover",), removers=(path,))
+        rows = list(collect(plan, workers=1))
         assert json.loads(json.dumps(rows)) == rows
         assert [row["clip"] for row in rows] == [0, 1]
         for row in rows:

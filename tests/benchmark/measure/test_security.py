@@ -1,4 +1,4 @@
-"""Security suites and nulls: exact on a mark that can be reasoned about, whole on the real one."""
+"""Security and negatives: exact on a mark that can be reasoned about, whole on the real one."""
 
 import json
 from dataclasses import replace
@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from keybound.benchmark.measure import negatives, security
+from keybound.benchmark.measure import negatives, run, security
 from keybound.benchmark.measure.methods import Method, Reading, keybound
-from keybound.benchmark.measure.protocol import Secret, secret_of
+from keybound.benchmark.measure.plan import FIRST, Case, Plan, partner
+from keybound.benchmark.measure.protocol import Secret, named_clips, secret_of
 from keybound.errors import AudioError
 from keybound.keys import Key
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[2] / "data"
 RATE, BITS, LOUD = 16000, 16, 0.01
 PATTERNS = np.random.default_rng(7).choice([-1.0, 1.0], (BITS, RATE)).astype(np.float32)
 
@@ -53,11 +54,17 @@ def clips() -> list[np.ndarray]:
     return [samples[s * RATE : (s + 1) * RATE] for samples in files for s in range(3)]
 
 
-def rows_of(method: Method, clips: list[np.ndarray], suite: str) -> list[dict]:
-    pairs = enumerate(security.partners(len(clips)))
-    return [
-        row for i, j in pairs for row in security.measure_clip(method, clips, i, j, suites=[suite])
-    ]
+def rows_of(method: Method, clips: list[np.ndarray], *suites: str, seed: int = 0) -> list[dict]:
+    """Measure suites on clips, without files or processes, in the order of the clips."""
+    plan = Plan(lambda: method, (DATA,), suites, seed=seed)
+    hosts = {(FIRST, 1.0): run.Hosts(clips)}
+    jobs = run.jobs_of(method, plan, hosts)
+    return [row for job in jobs for row in run.measure(method, plan, hosts, job)]
+
+
+def negative_rows(method: Method, attacks: tuple[str, ...] = (), **options: object) -> list[dict]:
+    plan = Plan(lambda: method, (DATA,), ("null",), attacks, **options)
+    return list(run.collect(plan, workers=1))
 
 
 def test_keys_read_with_the_right_one_alone(clips):
@@ -115,9 +122,8 @@ def test_colluders_leave_what_most_of_their_copies_share(clips):
         assert len(row["errors"]) == row["copies"]
         if row["copies"] == 5:  # odd: the majority of each bit is what is read
             case_secret = secret_of(0, row["clip"], BITS)
-            fresh = security.Case(
-                additive(), 0, row["clip"], *[None] * 3, case_secret, 0, None
-            ).fresh("average")
+            case = Case(Plan(additive, (), ()), additive(), clips, 1.0, row["clip"])
+            fresh = security.fresh(case, "average")
             payloads = [case_secret.payload, *(next(fresh).payload for _ in range(4))]
             most = np.sign(sum(spell(p) for p in payloads))
             assert row["errors"] == [int(np.sum(spell(p) != most)) for p in payloads]
@@ -139,7 +145,7 @@ def test_a_code_is_marked_by_the_public_interface(clips):
 
 
 def test_similarity_of_carriers(clips):
-    wave, field = security.carrier(additive(), clips)
+    wave, field = rows_of(additive(), clips, "carrier")
     assert (wave["domain"], field["domain"]) == ("waveform", "gain-field")
     assert wave["hosts"] == len(clips)
     assert wave["correlation"] == pytest.approx(1, abs=1e-4)
@@ -160,28 +166,37 @@ def test_similarity_is_the_mean_over_pairs():
 
 def test_partners_are_other_speakers_where_names_tell():
     names = ["000-19-1-0001.flac", "001-19-2-0004.flac", "002-26-1-0002.flac"]
-    assert security.partners(3, names) == [2, 2, 0]
-    assert security.partners(3, ["a.wav", "b.wav", "c.wav"]) == [1, 2, 0]
-    assert security.partners(3, ["19-1-0001.flac", "19-1-0002.flac", "19-1-0003.flac"]) == [1, 2, 0]
-    with pytest.raises(AudioError, match="two clips"):
-        security.partners(1)
+    same = ["19-1-0001.flac", "19-1-0002.flac", "19-1-0003.flac"]
+    for told, wanted in (
+        (names, [2, 2, 0]), (["a.wav", "b.wav", "c.wav"], [1, 2, 0]), (same, [1, 2, 0])
+    ):  # fmt: skip
+        assert [partner(index, 3, told) for index in range(3)] == wanted
+
+
+def test_one_clip_has_no_other_host(clips):
+    for suite in ("transplant", "known-payload", "replay"):
+        with pytest.raises(AudioError, match="two clips"):
+            rows_of(additive(), clips[:1], suite)
 
 
 def test_names_are_those_of_the_clips():
-    assert security.names_of(DATA, 1.0) == ["espeak-ng-gb.flac", "flite-rms.flac"]
-    assert security.names_of(DATA, 1.0, 1) == ["espeak-ng-gb.flac"]
-    assert security.names_of(DATA, 60.0) == []
+    def names(seconds, limit=None):
+        return [name for name, _ in named_clips(DATA, seconds, 16000, limit=limit)]
+
+    assert names(1.0) == ["espeak-ng-gb.flac", "flite-rms.flac"]
+    assert names(1.0, 1) == ["espeak-ng-gb.flac"]
+    assert names(60.0) == []
 
 
 def test_the_shipped_model_has_a_row_for_everything(clips):
     method = keybound()
-    rows = list(security.measure(method, clips[:2]))
+    rows = rows_of(method, clips[:2], *security.SUITES)
     assert json.loads(json.dumps(rows)) == rows
-    assert {row["suite"] for row in rows} == {*security.SUITES, "carrier"}
+    assert {row["suite"] for row in rows} == {*security.SUITES}
     assert len(rows) == 2 * 8 + 2
-    assert security.measure_clip(method, clips[:2], 1, 0, suites=["keys"]) == [rows[8]]
-    (other,) = security.measure_clip(method, clips[:2], 1, 0, seed=1, suites=["keys"])
-    assert other["wrong"] != rows[8]["wrong"]
+    (second,) = (row for row in rows if (row["suite"], row.get("clip")) == ("keys", 1))
+    assert rows_of(method, clips[:2], "keys")[1] == second
+    assert rows_of(method, clips[:2], "keys", seed=1)[1]["wrong"] != second["wrong"]
 
 
 def test_the_shipped_model_yields_its_mask_to_one_known_payload(clips):
@@ -193,30 +208,30 @@ def test_the_shipped_model_yields_its_mask_to_one_known_payload(clips):
     assert np.array_equal(marked, method.embed(clips[3], Secret(own, 0xBEEF ^ direct)))
 
 
-def test_nulls_score_every_source_in_whole_windows():
-    options = {"noise": DATA, "speech": DATA, "synthetic": DATA, "attacks": ["clean", "gain"]}
-    rows = list(negatives.measure(additive(), made_minutes=0.2, **options))
+def test_negatives_score_every_source_in_whole_windows():
+    options = {"noise": DATA, "synthetic": DATA, "attacks": ("clean", "gain"), "made_minutes": 0.2}
+    rows = negative_rows(additive(), **options)
     named = [(row["source"], row["attack"]) for row in rows]
     assert named[:2] == [("noise", "clean"), ("synthetic-speech", "clean")]
     assert named[2:4] == [("attacked-speech", "clean"), ("attacked-speech", "gain")]
     assert [source for source, _ in named[4:]] == ["silence", "tones", "music"]
     assert [len(row["scores"]) for row in rows] == [6, 6, 6, 6, 16, 16, 16]
-    assert negatives.hours(rows) == pytest.approx(72 / 3600)
+    assert {row["seconds"] for row in rows} == {1.0}
     assert rows[0]["scores"] == rows[1]["scores"] == rows[2]["scores"]  # the same recordings
     assert all(score == round(score, 3) for row in rows for score in row["scores"])
-    assert rows == list(negatives.measure(additive(), made_minutes=0.2, **options))
+    assert rows == negative_rows(additive(), **options)
 
 
 def test_an_attack_that_cannot_run_says_why(monkeypatch):
     monkeypatch.setattr(negatives, "available", lambda name: f"{name}: weights absent")
-    rows = list(negatives.measure(additive(), speech=DATA, attacks=["gain"], made_minutes=0))
+    rows = negative_rows(additive(), ("gain",), made_minutes=0)
     assert rows[0]["not_run"] == "gain: weights absent"
     assert rows[0]["scores"] == []
 
 
 def test_longer_clips_make_longer_windows():
     method = replace(additive(), seconds=1.1, read=lambda clip: Reading(len(clip) / RATE, clip))
-    (row,) = list(negatives.measure(method, noise=DATA, made_minutes=0))[:1]
+    (row,) = negative_rows(method, noise=DATA, made_minutes=0)[:1]
     assert row["seconds"] == 1.1
     assert row["scores"] == [1.1] * 6
 
@@ -235,4 +250,4 @@ def test_made_sounds_are_sound(name, rate):
 
 def test_an_empty_folder_is_refused(tmp_path):
     with pytest.raises(AudioError, match="no recordings"):
-        list(negatives.measure(additive(), noise=tmp_path))
+        negative_rows(additive(), noise=tmp_path)

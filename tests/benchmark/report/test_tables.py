@@ -21,7 +21,7 @@ from keybound.benchmark.report.summaries import (
 )
 from keybound.benchmark.report.tables import TABLES, check_tables, make_tables, render, write_tables
 
-TEX = Path(__file__).resolve().parents[3] / "shared" / "paper" / "keybound.tex"
+TEX = Path(__file__).resolve().parents[4] / "shared" / "paper" / "keybound.tex"
 Row = made_rows.Row
 
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keybound.benchmark.measure import calibration, lengths, tail
+from keybound.benchmark.measure.methods import keybound
+from keybound.benchmark.measure.plan import Plan
+from keybound.benchmark.measure.run import collect
 from keybound.engine import CAUTIOUS, SHIPPED, read_card
 from keybound.evidence import stretches
 from keybound.watermark import Watermarker
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[2] / "data"
 
 
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=200))
@@ -26,13 +30,13 @@ def test_the_highest_peak_is_what_the_strongest_stretch_holds(eighths: list[int]
 
 def test_the_fit_finds_an_exponential_tail_and_the_worst_attack() -> None:
     rng = np.random.default_rng(0)
-    nulls = [
-        tail.Null("clean", (0.01,) * 9, 1000.0),
-        tail.Null("mild", tuple(rng.exponential(0.05, 500)), 1000.0),
-        tail.Null("harsh", tuple(rng.exponential(0.1, 200)), 500.0),
-        tail.Null("harsh", tuple(rng.exponential(0.1, 200)), 500.0),
+    negatives = [
+        tail.Negative("clean", (0.01,) * 9, 1000.0),
+        tail.Negative("mild", tuple(rng.exponential(0.05, 500)), 1000.0),
+        tail.Negative("harsh", tuple(rng.exponential(0.1, 200)), 500.0),
+        tail.Negative("harsh", tuple(rng.exponential(0.1, 200)), 500.0),
     ]
-    fitted = tail.fit(nulls)
+    fitted = tail.fit(negatives)
     assert 0.1 <= fitted.scale_s <= 0.16  # 0.1, and caution
     beyond = np.mean(
         [rng.exponential(0.1, rng.poisson(400)).max() > fitted.threshold(1000) for _ in range(3000)]
@@ -41,8 +45,8 @@ def test_the_fit_finds_an_exponential_tail_and_the_worst_attack() -> None:
 
 
 def test_the_fit_of_hardly_anything_is_still_one() -> None:
-    assert tail.fit([tail.Null("clean", (), 60.0)]).threshold(3600) > 0.2
-    one = tail.fit([tail.Null("clean", (0.04,), 60.0)])
+    assert tail.fit([tail.Negative("clean", (), 60.0)]).threshold(3600) > 0.2
+    one = tail.fit([tail.Negative("clean", (0.04,), 60.0)])
     assert one.threshold(3600) > one.threshold(60) > 0.04
 
 
@@ -55,12 +59,14 @@ def test_the_card_gets_what_was_measured(tmp_path: Path) -> None:
     assert read_card(tmp_path).tail == CAUTIOUS
     fitted = calibration.calibrate_evidence(tmp_path, DATA, attacks=("clean", "noise-10"))
     assert read_card(tmp_path).tail == fitted
-    nulls = tail.measure(Watermarker(tmp_path), DATA, ("clean", "noise-10"))
-    (clean, noisy, *_) = nulls
+    negatives = tail.measure(Watermarker(tmp_path), DATA, ("clean", "noise-10"))
+    (clean, noisy, *_) = negatives
     assert clean.seconds == noisy.seconds > 5
-    rows = list(tail.alarms(Watermarker(tmp_path), DATA, ("clean",), (1.0, 5.0)))
-    assert [(row["alarms"], row["files"]) for row in rows] == [(0, int(clean.seconds)), (0, 1)]
-    assert tail.fit(nulls) == fitted
+    plan = Plan(partial(keybound, tmp_path), (DATA,), ("false-alarms",), ("clean",), files_s=(1, 5))
+    (row,) = collect(plan, workers=1)
+    assert (row["alarms"], row["files"]) == ([0, 0], [int(clean.seconds), 1])
+    assert tail.table([row]).splitlines()[1].split() == ["clean", "5", "s", "0", "of", "1"]
+    assert tail.fit(negatives) == fitted
 
 
 def test_the_shipped_card_was_calibrated() -> None:
@@ -72,9 +78,9 @@ def test_the_shipped_card_was_calibrated() -> None:
 def test_pieces_of_a_speaker_get_longer_and_better(tmp_path: Path) -> None:
     for number, path in enumerate(sorted(DATA.glob("*.flac"))):
         shutil.copy(path, tmp_path / f"00{number}-7-1-000{number}.flac")
-    rows = list(
-        lengths.measure(Watermarker(), [tmp_path], seconds=(1.0, 5.0), attacks=("clean",), most=3)
-    )
-    assert [(row["seconds"], row["trials"]) for row in rows] == [(1.0, 3), (5.0, 1)]
-    assert rows[0]["ba"] > 0.9
-    assert rows[1]["ba"] == rows[1]["verified"] == 1
+    plan = Plan(keybound, (tmp_path,), ("length",), ("clean",), {1.0: 3, 5.0: 3})
+    rows = list(collect(plan, workers=1))
+    _, _, short, long = (line.split(" | ") for line in lengths.table(rows).splitlines())
+    assert (short[1], short[4], long[1], long[4]) == ("1", "3 |", "5", "1 |")
+    assert float(short[2]) > 0.9
+    assert float(long[2]) == float(long[3]) == 1
