@@ -1,6 +1,7 @@
 """Recordings come back as they were written, in the format that host and name choose."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keybound import audio, formats
+from keybound.corpora import manifest
+from keybound.metadata import Metadata
 from made_audio import LOSSY, host, name_of, recording, refusal, tone
 
 EXACT = [
@@ -17,6 +20,12 @@ EXACT = [
     ("WAVEX", "PCM_24"),
     ("RF64", "PCM_16"),
     *(("FLAC", s) for s in ("PCM_S8", "PCM_16", "PCM_24")),
+    *(("AIFF", s) for s in ("PCM_S8", "PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE")),
+    *(("CAF", s) for s in ("PCM_S8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE")),
+    ("CAF", "ALAC_16"),
+    *(("W64", s) for s in ("PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE")),
+    *(("AU", s) for s in ("PCM_S8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE")),
+    *((kind, s) for kind in ("AIFF", "CAF", "W64", "AU") for s in ("ULAW", "ALAW")),
 ]
 
 
@@ -42,7 +51,15 @@ def test_what_is_read_is_written_back_bit_for_bit(tmp_path, kind, subtype, rate,
     np.testing.assert_array_equal(read.samples, kept)
 
 
-@pytest.mark.parametrize("kind", ["WAV", "FLAC"])
+@pytest.mark.parametrize("frames", [700, 701])
+@pytest.mark.parametrize("subtype", ["PCM_S8", "PCM_U8", "ULAW", "PCM_16", "PCM_24"])
+def test_an_aiff_has_as_many_frames_as_were_written(tmp_path, subtype, frames):
+    samples = np.full((frames, 1), 0.25)
+    audio.write(tmp_path / "a.aiff", samples, recording(samples, kind="AIFF", sub=subtype))
+    assert len(audio.read(tmp_path / "a.aiff").samples) == frames
+
+
+@pytest.mark.parametrize("kind", ["WAV", "FLAC", "AIFF", "CAF", "W64", "AU"])
 def test_every_16_bit_level_survives(tmp_path, kind):
     levels = np.arange(-(2**15), 2**15).astype(np.int16)
     path = tmp_path / name_of(kind)
@@ -107,11 +124,12 @@ def test_a_long_vorbis_file_does_not_overrun_the_encoder(tmp_path):
     assert sf.info(tmp_path / "a.ogg").frames == 2_880_000
 
 
-@pytest.mark.parametrize("kind", ["WAV", "FLAC", "OGG", "MP3"])
+@pytest.mark.parametrize("kind", ["WAV", "FLAC", "OGG", "MP3", "AIFF", "CAF"])
 def test_tags_travel(tmp_path, kind):
     samples = tone(16_000, 1)
-    tags = {"title": "Ein Brüllen", "artist": "nobody", "date": "2024"}
-    audio.write(tmp_path / name_of(kind), samples, replace(recording(samples), tags=tags))
+    tags = {"title": "Ein Brüllen", "artist": "nobody", "date": "2024", "own": "word"}
+    said = Metadata.of(tags)
+    audio.write(tmp_path / name_of(kind), samples, replace(recording(samples), metadata=said))
     read = audio.read(tmp_path / name_of(kind))
     assert read.tags == tags
     audio.write(tmp_path / "b.flac", samples, read)
@@ -137,6 +155,19 @@ def test_tags_travel(tmp_path, kind):
         ("OGG", "OPUS", "b.ogg", ("OGG", "OPUS")),
         ("OGG", "VORBIS", "b.opus", ("OGG", "OPUS")),
         ("WAV", "IMA_ADPCM", "b.wav", ("WAV", "IMA_ADPCM")),
+        ("AIFF", "IMA_ADPCM", "b.aifc", ("AIFF", "IMA_ADPCM")),
+        ("AIFF", "PCM_U8", "b.aif", ("AIFF", "PCM_U8")),
+        ("WAV", "PCM_24", "b.aif", ("AIFF", "PCM_24")),
+        ("WAV", "PCM_U8", "b.aiff", ("AIFF", "PCM_S8")),
+        ("AIFF", "PCM_S8", "b.w64", ("W64", "PCM_U8")),
+        ("FLAC", "PCM_24", "b.caf", ("CAF", "PCM_24")),
+        ("CAF", "ALAC_16", "b.caf", ("CAF", "ALAC_16")),
+        ("CAF", "ALAC_24", "b.caf", ("CAF", "PCM_24")),
+        ("CAF", "ALAC_32", "b.caf", ("CAF", "PCM_32")),
+        ("CAF", "ALAC_24", "b.wav", ("WAV", "PCM_24")),
+        ("CAF", "ALAC_20", "b.flac", ("FLAC", "PCM_24")),
+        ("W64", "FLOAT", "b.au", ("AU", "FLOAT")),
+        ("AU", "ULAW", "b.snd", ("AU", "ULAW")),
     ],
 )
 def test_the_extension_and_the_host_choose_the_format(tmp_path, kind, subtype, name, expected):
@@ -151,6 +182,42 @@ def test_a_wav_that_outgrows_its_header_becomes_rf64(tmp_path, monkeypatch):
     samples = tone(16_000, 1)
     audio.write(tmp_path / "a.wav", samples, recording(samples))
     assert audio.read(tmp_path / "a.wav").format == "RF64"
+
+
+def test_an_aiff_that_outgrows_its_header_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(formats, "WAV_LIMIT_BYTES", 1_000)
+    samples = tone(16_000, 1)
+    assert "4 GB" in refusal(lambda: audio.write(tmp_path / "a.aif", samples, recording(samples)))
+
+
+def test_long_alac_becomes_pcm(tmp_path, monkeypatch):
+    monkeypatch.setattr(formats, "_ALAC_FRAMES", 1_000)
+    samples = tone(16_000, 1)
+    audio.write(tmp_path / "a.caf", samples, recording(samples, kind="CAF", sub="ALAC_16"))
+    assert audio.read(tmp_path / "a.caf").subtype == "PCM_16"
+
+
+@pytest.mark.parametrize(
+    ("name", "endian", "start"),
+    [("a.wav", "BIG", b"RIFX"), ("a.au", "LITTLE", b"dns."), ("a.aiff", "LITTLE", b"FORM")],
+)
+def test_the_order_of_bytes_is_kept(tmp_path, name, endian, start):
+    sf.write(tmp_path / name, tone(16_000, 1), 16_000, subtype="PCM_16", endian=endian)
+    read = audio.read(tmp_path / name)
+    audio.write(tmp_path / ("b" + name), read.samples, read)
+    again = audio.read(tmp_path / ("b" + name))
+    assert (again.endian, (tmp_path / ("b" + name)).read_bytes()[:4]) == (endian, start)
+    np.testing.assert_array_equal(again.samples, read.samples)
+
+
+def test_every_suffix_is_written_and_read(tmp_path):
+    samples = tone(48_000, 1)
+    for suffix in formats.SNDFILE_SUFFIXES:
+        audio.write(tmp_path / f"a{suffix}", samples, recording(samples, 48_000))
+        assert len(audio.read(tmp_path / f"a{suffix}").samples) == len(samples)
+    assert set(formats.SUFFIXES) == {*formats.SNDFILE_SUFFIXES, ".m4a", ".aac"}
+    items = manifest.read(str(tmp_path))
+    assert {Path(item.path).suffix for item in items} == set(formats.SNDFILE_SUFFIXES)
 
 
 @pytest.mark.parametrize("subtype", ["PCM_16", "PCM_32", "ULAW"])
@@ -177,7 +244,7 @@ def test_float_files_are_not_clipped(tmp_path):
         ("a.flac", 48_000, 9, "channels"),
         ("a.xyz", 48_000, 1, "known format"),
         ("a", 48_000, 1, "known format"),
-        ("nowhere/a.wav", 48_000, 1, "cannot be written"),
+        ("nowhere/a.wav", 48_000, 1, "is not a folder"),
         ("x" * 300 + "/a.wav", 48_000, 1, "cannot be written"),
     ],
 )

@@ -105,6 +105,12 @@ def test_a_folder_or_nothing_is_refused(tmp_path):
         ("WAVEX", "PCM_24"),
         ("RF64", "PCM_16"),
         ("FLAC", "PCM_16"),
+        ("AIFF", "PCM_16"),
+        ("AIFF", "FLOAT"),
+        ("CAF", "PCM_24"),
+        ("CAF", "ALAC_16"),
+        ("W64", "PCM_16"),
+        ("AU", "ULAW"),
         *LOSSY,
     ],
 )
@@ -118,11 +124,38 @@ def test_a_file_cut_short_is_refused(tmp_path, kind, subtype, kept):
     assert "cut short" in refusal(lambda: audio.read(path))
 
 
-@pytest.mark.parametrize(("kind", "subtype"), [("WAV", "PCM_16"), ("FLAC", "PCM_16"), *LOSSY[:2]])
+@pytest.mark.parametrize(
+    ("kind", "subtype"),
+    [
+        *((kind, "PCM_16") for kind in ("WAV", "FLAC", "AIFF", "CAF", "W64", "AU")),
+        *LOSSY[:2],
+    ],
+)
 def test_a_single_missing_byte_is_noticed(tmp_path, kind, subtype):
     path = host(tmp_path / name_of(kind), kind, subtype)
     path.write_bytes(path.read_bytes()[:-1])
     assert "cut short" in refusal(lambda: audio.read(path))
+
+
+def test_what_is_behind_the_sound_is_no_sound(tmp_path):
+    for kind in ("W64", "AU", "AIFF", "CAF", "WAV"):
+        path = host(tmp_path / name_of(kind), kind, "PCM_16")
+        before = audio.read(path).samples
+        behind = bytes(16) + struct.pack("<Q", 64) + bytes(40)  # as W64 has it
+        path.write_bytes(path.read_bytes() + bytes(-path.stat().st_size % 8) + behind)
+        np.testing.assert_array_equal(audio.read(path).samples, before)
+
+
+def test_a_caf_with_much_before_its_sound_is_refused(tmp_path):
+    path = host(tmp_path / "a.caf", "CAF", "PCM_16")
+    content = path.read_bytes()
+    at = content.index(b"data")
+    for size in (1_000, 60_000):
+        extra = struct.pack(">4sq", b"uuid", size) + bytes(size)
+        path.write_bytes(content[:at] + extra + content[at:])
+        if size < 50_000:
+            assert len(audio.read(path).samples) == 700
+    assert "before its sound" in refusal(lambda: audio.read(path))
 
 
 @pytest.mark.parametrize("size", [0xFFFFFFFF, 0x7FFFFFFF])
@@ -175,8 +208,8 @@ def test_a_file_without_frames_or_with_a_strange_rate_or_format_is_refused(tmp_p
     for rate in (4_000, 384_000):
         sf.write(tmp_path / "a.wav", np.zeros(100), rate)
         assert "sample rate" in refusal(lambda: audio.read(tmp_path / "a.wav"))
-    sf.write(tmp_path / "a.wav", np.zeros(100), 16_000, format="AIFF")
-    assert "aiff" in refusal(lambda: audio.read(tmp_path / "a.wav"))
+    sf.write(tmp_path / "a.wav", np.zeros(100), 16_000, format="NIST")
+    assert "nist" in refusal(lambda: audio.read(tmp_path / "a.wav"))
 
 
 def test_the_content_decides_the_format_not_the_name(tmp_path):

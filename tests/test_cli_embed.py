@@ -61,7 +61,8 @@ def test_a_file_may_be_marked_without_reading_it_back(run: Run, key: Path, host:
     whose = ("--key", key, "--payload", PAYLOAD, "--position", "9")
     made = run("embed", host, "out.wav", *whose, "--no-check", "--json")
     assert made.code == 0
-    assert made.json == {"output": "out.wav", "clipped": 0, "position": 9}
+    facts = {"output": "out.wav", "clipped": 0, "position": 9, "position_recurs": False}
+    assert made.json == facts
     assert run("embed", host, "both.wav", *whose).code == 0
     assert Path("out.wav").read_bytes() == Path("both.wav").read_bytes()
 

@@ -11,9 +11,10 @@ import pytest
 import soundfile as sf
 from numpy.typing import NDArray
 
-from keybound import audio, files, seal, search
+from keybound import audio, files, seal, tiles
 from keybound.errors import AudioError
 from keybound.keys import Key
+from keybound.metadata import Metadata
 from keybound.watermark import Watermarker
 
 Samples = NDArray[Any]
@@ -105,7 +106,7 @@ def test_a_file_in_blocks_is_heard_as_the_whole(marker: Watermarker, host: Host,
 def test_memory_hardly_grows_with_length(
     marker: Watermarker, tmp_path: Path, speech: Samples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "PART", 500)
+    monkeypatch.setattr(tiles, "PART", 500)
     monkeypatch.setattr(seal, "CONTRAST_STEPS", 500)
     peaks = []
     for repeats in (1, 4):
@@ -159,7 +160,8 @@ def test_an_m4a_is_marked_and_stays_one(
 ) -> None:
     first = audio.read(host("a.wav", rate, channels))
     tags = {"title": "a talk", "artist": "a voice"}
-    like = audio.Recording(first.samples, rate, "M4A", "AAC", tags=tags, bitrate_bps=96_000)
+    said = Metadata.of(tags)
+    like = audio.Recording(first.samples, rate, "M4A", "AAC", metadata=said, bitrate_bps=96_000)
     audio.write(tmp_path / "a.m4a", first.samples, like)
     read = audio.read(tmp_path / "a.m4a")
     assert (read.sample_rate, read.format, read.subtype) == (rate, "M4A", "AAC")

@@ -242,7 +242,7 @@ def test_a_sketch_is_compared_as_the_recording_is(one: Floats, other: Floats) ->
     for samples in (attacked("noise-10", one), slower, other, one[:0], voice("flite-rms", 30.0)):
         levels = fingerprint.hear(samples)
         sent = likeness.Sketch.of(levels).to_bytes()
-        assert len(sent) <= 16 + 16 * len(levels) + 256_000
+        assert len(sent) <= 32 + 16 * len(levels) + 256_000
         near = likeness.match(known, likeness.Sketch.parse(sent))
         exact = likeness.match(known, levels)
         assert (near.decision, near.speed) == (exact.decision, exact.speed)

@@ -165,12 +165,12 @@ def test_only_the_owner_may_read_the_file(tmp_path: Path, umask: int) -> None:
 def test_write_never_overwrites_or_follows_a_link(tmp_path: Path) -> None:
     path = tmp_path / "key"
     path.write_bytes(b"precious")
-    with pytest.raises(KeyFileError, match="already exists"):
+    with pytest.raises(KeyFileError, match="key exists"):
         Key(SECRET).write(path)
     assert path.read_bytes() == b"precious"
     link, target = tmp_path / "link", tmp_path / "target"
     link.symlink_to(target)
-    with pytest.raises(KeyFileError, match="already exists"):
+    with pytest.raises(KeyFileError, match="is a symbolic link"):
         Key(SECRET).write(link)
     assert not target.exists()
 
@@ -187,11 +187,11 @@ def test_write_leaves_nothing_when_it_fails(
         Key(SECRET).write(tmp_path / "key")
     assert list(tmp_path.iterdir()) == []
     if isinstance(caught.value, KeyFileError):
-        assert caught.value.message.endswith("cannot be written: no space left on device")
+        assert caught.value.message.endswith("cannot be written: no space left on the disk")
 
 
 def test_write_refuses_impossible_places(tmp_path: Path) -> None:
-    with pytest.raises(KeyFileError, match="cannot be written: no such file"):
+    with pytest.raises(KeyFileError, match="absent is not a folder"):
         Key(SECRET).write(tmp_path / "absent" / "key")
     with pytest.raises(KeyFileError, match="standard output"):
         Key(SECRET).write("-")

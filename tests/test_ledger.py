@@ -59,6 +59,12 @@ def refused(outcome: Any, words: str) -> None:
     assert words in outcome.err
 
 
+def denied(outcome: Any, words: str) -> None:
+    assert (outcome.code, outcome.err) == (1, ""), outcome
+    assert re.fullmatch(r"[^A-Z\n][^\n]*[^.\n]\n", outcome.out), outcome.out
+    assert words in outcome.out
+
+
 def transplant(host: Path, marked: Path, other: Path, output: Path) -> None:
     """Lay the gains that the mark made in time and frequency on another host."""
     (clean, rate), (with_mark, _), (onto, _) = (sf.read(p) for p in (host, marked, other))
@@ -102,12 +108,13 @@ def test_embedding_for_a_party_leaves_a_record(run: Run, home: Path) -> None:
 
 
 def test_the_fingerprint_is_that_of_the_file(run: Run, home: Path) -> None:
-    run("embed", "host.wav", "a.wav", "--party", "alice", "--position", "9")
-    run("embed", "host.wav", "b.wav", "--party", "alice", "--position", "9", "--no-check")
     prints = []
-    for number in (1, 2):
-        run("record", "export", number, f"{number}.kbr")
-        prints.append(records.read(home / f"{number}.kbr").record.fingerprint)
+    for name, more in (("a", ()), ("b", ("--no-check",))):
+        known = ("--registry", f"{name}.sqlite")  # each gives position 0
+        run("party", "add", "alice", "--key", "alice.key", "--payload", "0x5eed", *known)
+        run("embed", "host.wav", f"{name}.wav", "--party", "alice", *known, *more)
+        run("record", "export", 1, f"{name}.kbr", *known)
+        prints.append(records.read(home / f"{name}.kbr").record.fingerprint)
     assert prints[0] == prints[1] == fingerprint.take(files.listen(home / "a.wav"))
     assert prints[0].columns == -(-sf.info(home / "a.wav").frames // 640)
 
@@ -124,21 +131,25 @@ def test_a_record_is_exported_signed_and_checked(run: Run) -> None:
     held = run("record", "check", "signed.kbr", "--public", public, "--json")
     assert (held.json["holds"], held.json["by"], held.json["party"]) == (True, "signature", "alice")
 
-    refused(run("record", "check", "plain.kbr", "--public", public), "not signed")
-    refused(run("record", "check", "signed.kbr", "--public", "00" * 32), "somebody else")
+    denied(run("record", "check", "plain.kbr", "--public", public), "not signed")
+    denied(run("record", "check", "signed.kbr", "--public", "00" * 32), "somebody else")
     refused(run("record", "check", "signed.kbr", "--public", "00"), "64 hex digits")
     refused(run("record", "check", "signed.kbr"), "one of --party, --key and --public")
     Key(bytes(32)).write("bob.key")
-    refused(run("record", "check", "plain.kbr", "--key", "bob.key"), "another key")
+    denied(run("record", "check", "plain.kbr", "--key", "bob.key"), "another key")
     text = Path("signed.kbr").read_text()
     Path("changed.kbr").write_text(text.replace('"position":0', '"position":1'))
-    refused(run("record", "check", "changed.kbr", "--key", "alice.key"), "was changed")
-    refused(run("record", "check", "changed.kbr", "--public", public), "does not hold")
+    denied(run("record", "check", "changed.kbr", "--key", "alice.key"), "was changed")
+    denied(run("record", "check", "changed.kbr", "--public", public), "does not hold")
+    changed = run("record", "check", "changed.kbr", "--key", "alice.key", "--json")
+    assert (changed.code, changed.json["holds"], changed.json["by"]) == (1, False, "mac")
+    assert "was changed" in changed.json["error"]
+    refused(run("record", "check", "absent.kbr", "--key", "alice.key"), "cannot be read")
     refused(run("record", "check", "host.wav", "--key", "alice.key"), "not a record")
     refused(run("record", "export", "1", "plain.kbr"), "exists")
     refused(run("record", "export", "7", "7.kbr"), "no record 7")
     refused(run("record", "export", "1", "x.kbr", "--sign", "alice.key"), "not a signing key")
-    refused(run("record", "keygen", "sign.key"), "already exists")
+    refused(run("record", "keygen", "sign.key"), "sign.key exists (key files are never")
 
 
 def test_verify_names_the_record(run: Run) -> None:
@@ -226,7 +237,7 @@ def test_a_payload_that_speaks_for_its_host(run: Run, home: Path, marker: Waterm
     # Were all of the mark to come along, it still would not speak for what it came to.
     heard = files.detect(marker, home / "marked.wav", levels=True)
     moved = replace(heard, levels=files.listen(home / "other.wav"))
-    verdict = trial.judge_host(marker, moved, KEY)
+    verdict = trial.judge_host(marker.card, moved, KEY)
     assert (verdict.grade, verdict.origin.match) == ("present", "other")
     assert "its payload does not speak for this audio" in verdict.words
     bare = run("verify", "host.wav", *own, "--grade-only")
@@ -238,6 +249,32 @@ def test_a_payload_that_speaks_for_its_host(run: Run, home: Path, marker: Waterm
             refused(run(*verb, "--payload-from-host", *wrong), "goes with --key FILE alone")
 
 
+def test_the_nonce_of_a_record_is_used(run: Run) -> None:
+    run("embed", "host.wav", "marked.wav", "--party", "alice", "--nonce", "0102")
+    found = run("verify", "marked.wav", "--party", "alice", "--require", "sealed", "--json")
+    assert (found.code, found.json["distance"], found.json["origin"]["match"]) == (0, 0, "same")
+    assert run("verify", "marked.wav", "--party", "alice", "--nonce", "0102").code == 0
+    assert run("verify", "marked.wav", "--party", "alice", "--nonce", "0103").code == 1
+    # Without a seal the record of this audio says which mask it is.
+    run("embed", "other.wav", "bare.wav", "--party", "alice", "--nonce", "07", "--no-seal")
+    found = run("verify", "bare.wav", "--party", "alice", "--json")
+    assert (found.code, found.json["grade"], found.json["distance"]) == (0, "attributed", 0)
+
+
+def test_what_embed_calls_sealed_verify_does(run: Run) -> None:
+    """An MP3 whose seal holds at the position that was given out, and not among 256."""
+    samples, rate = sf.read("other.wav", dtype="float32")
+    sf.write("x.wav", samples[: int(1.6 * rate)], rate)
+    made = run("embed", "x.wav", "y.mp3", "--party", "alice", "--json")
+    assert made.json["grade"] == "sealed"
+    alone = run("verify", "y.mp3", "--key", "alice.key", "--payload", "0x5eed", "--json").json
+    assert alone["grade"] == "attributed"  # without the record: so it is this that makes it hold
+    found = run("verify", "y.mp3", "--party", "alice", "--require", "sealed", "--json")
+    assert (found.code, found.json["grade"]) == (0, "sealed")
+    assert found.json["seal"]["searched"] == "record"
+    assert found.json["seal"]["z"] == pytest.approx(made.json["seal"]["z"])
+
+
 def test_a_mask_for_each_recording(run: Run) -> None:
     own = ("--party", "alice", "--nonce-from-position")
     for number in (1, 2):
@@ -247,7 +284,10 @@ def test_a_mask_for_each_recording(run: Run) -> None:
     found = run("verify", "2.wav", *own, "--require", "sealed", "--json")
     assert (found.code, found.json["distance"], found.json["seal"]["position"]) == (0, 0, 1)
     assert found.json["origin"]["record"] == 2
-    assert run("verify", "2.wav", "--party", "alice").code == 1  # the fixed mask is another
+    # Nobody need say that masks differ: the records do.
+    told = run("verify", "2.wav", "--party", "alice", "--require", "sealed", "--json")
+    assert (told.code, told.json["distance"], told.json["seal"]["position"]) == (0, 0, 1)
+    assert "without this party's mark" not in told.json["words"]
     run("record", "export", "2", "two.kbr")
     assert run("verify", "2.wav", "--key", "alice.key", "--record", "two.kbr").code == 0
     key = ("--key", "alice.key", "--payload", "9", "--nonce-from-position")

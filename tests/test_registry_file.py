@@ -69,32 +69,19 @@ def test_other_files_are_refused_and_left_alone(tmp_path: Path, data: bytes) -> 
         Registry(tmp_path)
 
 
-def test_positions_are_never_given_out_twice(tmp_path: Path, party: Party) -> None:
-    path = tmp_path / "registry"
-    with Registry(path) as one, Registry(path) as two:
-        one.add(party)
-        assert [one.draw("alice"), two.draw("alice"), one.draw("alice")] == [0, 1, 2]
-        assert two.get("alice").drawn == 3
-        with pytest.raises(RegistryError, match="no party is named 'bob'"):
-            one.draw("bob")
-        assert one.draw("alice") == 3  # a refusal leaves nothing locked
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_an_earlier_registry_is_brought_up_to_date(
-    tmp_path: Path, party: Party, version: int
-) -> None:
+def test_an_earlier_registry_is_brought_up_to_date(tmp_path: Path, party: Party) -> None:
     path = tmp_path / "registry"
     with Registry(path) as known:
         known.add(party)
-    statement(path, f"DROP TABLE record; PRAGMA user_version = {version}")  # knew no records
-    if version == 1:
-        statement(path, "ALTER TABLE party DROP COLUMN drawn")  # and no seals
+        known.append(STAMPED)  # at position 7
+    for table in ("stream", "reserved", "pending"):
+        statement(path, f"DROP TABLE {table}")
+    statement(path, "ALTER TABLE party ADD COLUMN drawn INTEGER NOT NULL DEFAULT 0")
+    statement(path, "UPDATE party SET drawn = 6; PRAGMA user_version = 3")
     with Registry(path) as known:
-        assert known.get("alice") == party
-        assert known.draw("alice") == 0
-        assert known.records() == ()
-        assert known.append(STAMPED) == 1
+        assert known.get("alice") == replace(party, drawn=6)
+        assert [known.reserve(KEY.fingerprint) for _ in range(3)] == [6, 8, 9]
+        assert known.records(party) == (records.Entry(1, STAMPED),)
 
 
 def test_records_are_kept_as_they_are_and_found_by_party_and_key(path: Path, party: Party) -> None:
@@ -134,10 +121,17 @@ def test_databases_of_other_programs_are_refused(tmp_path: Path, version: int) -
     assert path.read_bytes() == before
 
 
+def test_an_old_schema_is_refused(path: Path) -> None:
+    Registry(path).close()
+    statement(path, "PRAGMA user_version = 2")
+    with pytest.raises(RegistryError, match="has schema 2, and this program reads schema 4"):
+        Registry(path)
+
+
 def test_a_newer_schema_is_refused(path: Path) -> None:
     Registry(path).close()
     statement(path, f"PRAGMA user_version = {schema.VERSION + 1}")
-    with pytest.raises(RegistryError, match="has schema 4, and this program reads schema 3"):
+    with pytest.raises(RegistryError, match="has schema 5, and this program reads schema 4"):
         Registry(path)
 
 

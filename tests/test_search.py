@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from keybound import audio, seal, search
 from keybound.keys import Key
-from keybound.search import Places, Sealed
+from keybound.search import Ask, Places, Sealed
+from keybound.sounds import Hearing
+from keybound.tiles import Spot, Tiles
 from made_seal import CODE, KEY, RATE, Floats, heard, sealed, six_seconds
 
 few = settings(max_examples=15, deadline=None)
@@ -114,3 +116,73 @@ def test_a_long_recording_is_searched_window_by_window(start: int) -> None:
     assert found.holds
     assert found.start_s == pytest.approx(start * seal.STEP_S, abs=0.03)
     assert not search.find(levels, Key(bytes(32)), CODE, Places((5,), reach_s=600.0)).holds
+
+
+# What is not looked for
+
+
+def test_short_recordings_are_searched_at_their_start_alone(
+    host: Floats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where hardly any cut recording could be proved, all places are not gone through."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Tiles, "anywhere", lambda *_: pytest.fail("this was hopeless"))
+        found = search.find(heard(sealed(host)[:RATE]), KEY, CODE, tries=2)
+        assert found.searched == "start"
+        assert search.find(heard(host[: RATE // 3]), KEY, CODE).searched == "short"
+        begun = search.find(heard(sealed(host)), KEY, CODE)  # found at its start: enough
+        assert (begun.holds, begun.searched) == (True, "start")
+    assert search.find(heard(host[: 2 * RATE]), KEY, CODE).searched == "all"
+    # One known position has fewer places, of which a cut second can prove one.
+    assert search.find(heard(host[:RATE]), KEY, CODE, Places((3,))).searched == "all"
+    # Two hundred parties have more.
+    longer = heard(host[: int(1.2 * RATE)])
+    found = [search.find(longer, KEY, CODE, tries=tries).searched for tries in (1, 200)]
+    assert found == ["all", "start"]
+
+
+def test_a_search_that_would_cost_too_much_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    levels = rng.normal(-40, 3, (30_000, seal.BANDS)).astype(np.float16)
+    places = Places((5, 6), reach_s=600.0)
+    assert search.find(levels, KEY, CODE, places).searched == "all"
+    monkeypatch.setattr(search, "MOST_WINDOWS", 8)
+    assert search.find(levels, KEY, CODE, places).searched == "some"
+
+
+def test_the_nearest_windows_come_first() -> None:
+    rng = np.random.default_rng(0)
+    levels = rng.normal(-40, 3, (30_000, seal.BANDS)).astype(np.float16)
+    tiles = Tiles(levels)
+    first = tiles.part.start // seal.COLUMN_STEPS
+    windows = tiles.windows(60_000)
+    assert windows[0] == max(0, first - 6)
+    away = [abs(one - windows[0]) for one in windows]
+    assert away == sorted(away)
+    assert max(windows) >= first + 60_000 // seal.COLUMN_STEPS - 1512
+
+
+def test_wrong_keys_do_not_pass_more_often_than_p_says(host: Floats) -> None:
+    """Whatever is tried first, and in whichever bands, p counts all places."""
+    hearing = Hearing(heard(sealed(host)[: 2 * RATE]))
+    asks = [
+        Ask([Spot(Key(n.to_bytes(32, "big")), CODE, at) for at in range(4)]) for n in range(400)
+    ]
+    begun = search.at_start(hearing, asks)
+    ps = np.array([one.sealed.p for one in search.everywhere(hearing, asks, begun, 10.0)])
+    for level in (0.5, 0.1, 0.01):
+        assert np.mean(ps < level) <= level
+    named = [search.at_record(hearing, one, [(0, 0.0)]).sealed.p for one in asks]
+    for level in (0.5, 0.1, 0.01):
+        assert np.mean(np.array(named) < level) <= level
+
+
+def test_patterns_of_many_parties_are_found_as_those_of_one(host: Floats) -> None:
+    levels = heard(sealed(host, 77)[16_000:])
+    spots = [Spot(KEY, CODE, at) for at in range(256)]
+    others = [Ask([one._replace(key=Key(bytes([n]) * 32)) for one in spots]) for n in range(3)]
+    hearing, asks = Hearing(levels), [*others, Ask(spots)]
+    found = search.everywhere(hearing, asks, search.at_start(hearing, asks), 60.0)
+    assert [one.sealed.holds for one in found] == [False, False, False, True]
+    assert found[-1].sealed == search.find(levels, KEY, CODE)
+    assert asks[-1].spots[found[-1].spot].position == 77

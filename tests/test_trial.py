@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from keybound import audio, codes, files, fingerprint, trial
+from keybound.claims import Options
 from keybound.evidence import Detection
 from keybound.keys import Key
 from keybound.parties import Claim
@@ -37,7 +38,7 @@ def forged(marker: Watermarker, code: codes.Bits) -> Detection:
 
 
 def judged(marker: Watermarker, found: Detection, *entries: Entry, **how: Any) -> Verdict:
-    return trial.judge(marker, found, [ALICE], {"alice": entries}, **how)[0]
+    return trial.judge(marker.card, found, [ALICE], {"alice": entries}, Options(**how))[0]
 
 
 def entry(found: Detection, position: int) -> Entry:
@@ -90,9 +91,111 @@ def test_the_record_says_which_mask_where_the_seal_is_gone(marker: Watermarker) 
     unsealed = marker.mark(speech("flite-rms"), RATE, seal=False, **how).samples
     found = heard(marker, unsealed)
     lost = judged(marker, found, own_mask=True)
-    assert (lost.verified, lost.mask_known) == (False, False)
+    assert (lost.rule_holds, lost.mask_known) == (False, False)
     known = judged(marker, found, entry(found, 900), own_mask=True)
     assert (known.grade, known.distance, known.origin.match) == ("attributed", 0, "same")
     assert judged(marker, found, own_mask=True, position=900).grade == "attributed"
     short = heard(marker, unsealed[RATE : 3 * RATE])
     assert judged(marker, short, entry(found, 900), own_mask=True).grade == "attributed"
+
+
+# What the records know
+
+
+def recorded(
+    found: Detection, position: int | None, nonce: bytes, number: int = 1, key: Key = KEY
+) -> Entry:
+    assert found.levels is not None
+    taken = fingerprint.take(found.levels)
+    written = files.Written(7.0, 0.1, 0, position, 7 * RATE, RATE, "", taken)
+    of: Any = {"party": "alice", "key": key, "payload": PAYLOAD}
+    return Entry(number, files.record(Watermarker(), written, nonce=nonce, **of))
+
+
+def test_the_record_of_a_position_says_which_mask(marker: Watermarker) -> None:
+    """Neither the nonce nor the mode is told: records of other recordings say them too."""
+    how: Any = {"key": KEY, "payload": PAYLOAD, "position": 9}
+    for nonce in (b"\x01\x02", codes.position_nonce(9)):
+        marked = heard(marker, marker.mark(speech("flite-rms"), RATE, **how, nonce=nonce).samples)
+        assert judged(marker, marked).grade == "present"
+        found = judged(marker, marked, recorded(marked, 9, nonce))
+        assert (found.grade, found.distance, found.origin.match) == ("sealed", 0, "same")
+        # Two recordings at one position have two records, and both masks are looked for.
+        both = (recorded(marked, 9, b"other"), recorded(marked, 9, nonce, 2))
+        found = judged(marker, marked, *both)
+        assert (found.grade, found.distance) == ("sealed", 0)
+
+
+def test_a_mask_is_taken_from_the_record_of_this_audio_alone(marker: Watermarker) -> None:
+    """Whoever learned the mask of one recording cannot use it on another host."""
+    how: Any = {"key": KEY, "payload": PAYLOAD, "nonce": b"\x07", "seal": False}
+    marked = heard(marker, marker.mark(speech("flite-rms"), RATE, **how).samples)
+    kept = recorded(marked, None, b"\x07")
+    own = judged(marker, marked, kept)
+    assert (own.grade, own.distance, own.origin.match) == ("attributed", 0, "same")
+    code = (marked.code_logits > 0).astype(np.uint8)
+    assert np.array_equal(code, codes.encode(PAYLOAD, KEY, BITS, b"\x07"))
+    copied = judged(marker, forged(marker, code), kept)
+    assert (copied.grade, copied.origin.match) == ("present", "other")
+    assert copied.distance > 2
+
+
+def test_a_rolling_piece_is_read_where_its_record_says(marker: Watermarker) -> None:
+    """Too short for a rolling code to be proved, but the audio is known, and so is its place."""
+    how: Any = {"key": KEY, "payload": PAYLOAD, "position": 3, "rolling": True}
+    whole = marker.mark(speech("flite-rms"), RATE, **how).samples
+    kept = recorded(heard(marker, whole), 3, b"")
+    piece = heard(marker, whole[int(2.5 * RATE) : 4 * RATE])
+    assert not judged(marker, piece).rule_holds
+    found = judged(marker, piece, kept)
+    assert (found.rule_holds, found.distance, found.origin.match) == (True, 0, "same")
+    assert found.marks == 2  # one reading more, which the bound counts
+    assert found.bound == pytest.approx(2 * codes.bound(BITS, 2))
+
+
+def test_the_place_that_a_record_names_is_tried_first(marker: Watermarker) -> None:
+    """A piece from the middle whose seal is too weak among all places, and not at this one."""
+    how: Any = {"key": KEY, "payload": PAYLOAD, "position": 200}
+    whole = marker.mark(speech("espeak-ng-gb"), RATE, **how).samples
+    kept = recorded(heard(marker, whole), 200, b"")
+    rng = np.random.default_rng(0)
+    noise = rng.normal(scale=0.1 * float(np.std(whole)), size=len(whole)).astype(np.float32)
+    piece = heard(marker, (whole + noise)[int(1.3 * RATE) : int(3.6 * RATE)])
+    among_all, named = judged(marker, piece), judged(marker, piece, kept)
+    assert not among_all.seal.holds
+    assert (named.grade, named.seal.position, named.seal.searched) == ("sealed", 200, "record")
+    assert named.seal.start_s == pytest.approx(1.3, abs=0.03)
+    # Parties, layers, half of the chance for records; views and starts at the one place.
+    assert named.seal.places == 2 * 2 * 2 * 41
+    wrong = [Claim("alice", Key(bytes([n]) * 32), PAYLOAD, None) for n in range(1, 9)]
+    for one in wrong:
+        own = recorded(heard(marker, whole), 200, b"", key=one.key)
+        verdict = trial.judge(marker.card, piece, [one], {"alice": (own,)})[0]
+        assert verdict.seal.p > 1e-4
+
+
+# Many parties
+
+
+def test_all_of_many_parties_are_searched(marker: Watermarker) -> None:
+    """Beyond twenty too: a rolling recording that was cut agrees with no payload by itself."""
+    how: Any = {"key": KEY, "payload": PAYLOAD, "position": 77, "rolling": True}
+    cut = marker.mark(speech("flite-rms"), RATE, **how).samples[int(1.7 * RATE) :]
+    claims = [Claim(f"{n}", Key(bytes([n]) * 32), n, None) for n in range(24)]
+    steps: list[tuple[int, int]] = []
+    verdicts = trial.judge(
+        marker.card,
+        heard(marker, cut),
+        [*claims, ALICE],
+        {},
+        progress=lambda done, of: steps.append((done, of)),
+    )
+    assert [one.grade for one in verdicts] == ["present"] * 24 + ["sealed"]
+    assert {one.seal.searched for one in verdicts} == {"all"}
+    assert all("not by this key" in one.words for one in verdicts[:-1])
+    assert {of for _, of in steps} == {25 * 256}
+    assert [done for done, _ in steps] == sorted(done for done, _ in steps)
+    assert (len(steps) > 100, steps[-1]) == (True, (25 * 256, 25 * 256))
+    # The chance of a false answer is shared by all.
+    alone = trial.judge(marker.card, heard(marker, cut), [ALICE], {})[0]
+    assert verdicts[-1].seal.places == 25 * alone.seal.places

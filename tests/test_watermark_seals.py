@@ -12,7 +12,7 @@ from keybound import codes, seal
 from keybound.blocks import Sum
 from keybound.errors import CodeError, KeyBoundError
 from keybound.keys import Key
-from keybound.search import Places, Sealed
+from keybound.search import NOTHING, Places, Sealed
 from keybound.verdict import GRADES, Verdict
 from keybound.watermark import Watermarker
 
@@ -31,11 +31,11 @@ SURE = Sealed(0.0, 40.0, 0, 0.0, 1.0, 10)
 
 def test_grades_are_ordered() -> None:
     none = Verdict(
-        verified=False, present=False, presence=0.1, threshold=0.47, distance=8, bits=16, rho=2,
+        rule_holds=False, present=False, presence=0.1, threshold=0.47, distance=8, bits=16, rho=2,
         bound=0.00209, tries=1, marks=1, spans=(),
     )  # fmt: skip
     present = replace(none, present=True)
-    attributed = replace(present, verified=True)
+    attributed = replace(present, rule_holds=True)
     verdicts = [none, present, attributed, replace(attributed, seal=SURE)]
     assert tuple(verdict.grade for verdict in verdicts) == GRADES
     for low, high in itertools.combinations(range(4), 2):
@@ -90,9 +90,13 @@ def test_levels_are_heard_only_where_they_are_asked_for(
 
 def test_a_verdict_reads_as_a_sentence() -> None:
     good = Verdict(
-        verified=True, present=True, presence=0.9, threshold=0.47, distance=1, bits=16, rho=2,
+        rule_holds=True, present=True, presence=0.9, threshold=0.47, distance=1, bits=16, rho=2,
         bound=0.00209, tries=1, marks=1, spans=(),
     )  # fmt: skip
+    missed = replace(
+        good, seal=replace(NOTHING, searched="all"), roll=replace(NOTHING, searched="all")
+    )
+    start = replace(missed, rule_holds=False, distance=7, seal=replace(NOTHING, searched="start"))
     sentences = {
         good: "marked, payload agrees in 15 of 16 bits; a wrong key passes with probability 0.0021",
         replace(good, tries=3, bound=0.00626): (
@@ -102,14 +106,25 @@ def test_a_verdict_reads_as_a_sentence() -> None:
         replace(good, seal=Sealed(3e-13, 9.0, 0, 0.0, 1.0, 10)): (
             "marked, payload agrees in 15 of 16 bits, sealed evidence p < 1e-12"
         ),
-        replace(good, verified=False, present=False, presence=0.1, seal=SURE): (
+        replace(missed, rule_holds=False, present=False, presence=0.1, seal=SURE): (
             "sealed evidence p < 1e-300, though no mark is left (presence 0.100)"
         ),
-        replace(good, verified=False, distance=7): (
+        replace(missed, rule_holds=False, distance=7): (
             "marked, but not by this key and payload: payload agrees in 9 of 16 bits, 14 needed"
         ),
-        replace(good, verified=False, present=False, presence=0.1): (
+        replace(missed, rule_holds=False, present=False, presence=0.1): (
             "no mark found (presence 0.100 under 0.470)"
+        ),
+        start: (
+            "marked, payload agrees in 9 of 16 bits, 14 needed; "
+            "too short to look for a seal in it if it was cut"
+        ),
+        replace(start, seal=replace(NOTHING, searched="some")): (
+            "marked, payload agrees in 9 of 16 bits, 14 needed; "
+            "a seal was not looked for everywhere in so long a recording (--position)"
+        ),
+        replace(start, seal=NOTHING): (
+            "marked, payload agrees in 9 of 16 bits, 14 needed; no seal was looked for"
         ),
     }
     for verdict, words in sentences.items():

@@ -5,7 +5,7 @@ the key can read whose it is.
 """
 
 from keybound.codes import position_nonce
-from keybound.errors import KeyBoundError
+from keybound.errors import KeyBoundError, KeyFileWarning
 from keybound.evidence import Detection, Mark, Span
 from keybound.keys import Key
 from keybound.origin import Origin
@@ -29,6 +29,7 @@ __all__ = [
     "Grader",
     "Key",
     "KeyBoundError",
+    "KeyFileWarning",
     "Mark",
     "MarkWarning",
     "Marked",

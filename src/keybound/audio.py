@@ -6,10 +6,8 @@ written.
 """
 
 import contextlib
+import functools
 import os
-import secrets
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,23 +17,21 @@ import numpy as np
 import numpy.typing as npt
 import soundfile as sf
 
-from keybound import ffmpeg
+from keybound import ffmpeg, formats, metadata, output, stages
 from keybound.errors import AudioError
-from keybound.formats import (
-    KNOWN,
-    MAGIC,
-    PERCEPTUAL,
-    READABLE,
-    Like,
-    encodable,
-    encoder_options,
-    kind_of,
-)
+from keybound.formats import DOUBLES, PERCEPTUAL, READABLE, Like
 from keybound.headers import cut_short, head_of, promised_frames
+from keybound.metadata import Metadata
+from keybound.pcm import encodable
+from keybound.silence import silence
 
 Samples = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 
 MIN_RATE_HZ, MAX_RATE_HZ = 8_000, 192_000
+# Times full scale, 120 dB beyond it: more than lies between the softest and the loudest that any
+# converter takes, so a sample beyond this is a fault in the data, not a sound.
+LOUDEST = 1e6
+_NUMBERS = (int, float, np.integer, np.floating)
 # libvorbis puts a whole write on the stack and dies on a long one; small blocks also bound memory.
 _BLOCK_FRAMES = 1 << 16
 
@@ -46,18 +42,25 @@ class Recording:
 
     `format` and `subtype` are soundfile's words (WAV and PCM_24, OGG and OPUS), or M4A and AAC.
     `bitrate_bps` is the mean over the file for MP3, Vorbis, Opus and AAC, otherwise None.
+    `endian` is LITTLE or BIG where that is not what the format usually has.
     """
 
     samples: Samples
     sample_rate: int
     format: str
     subtype: str
-    tags: Mapping[str, str] = field(default_factory=dict)
+    metadata: Metadata = field(default_factory=Metadata)
     bitrate_bps: int | None = None
+    endian: str = "FILE"
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """Return what the metadata says in common words: title, artist, ..."""
+        return self.metadata.meaning.joined()
 
 
 class Reader:
-    """A WAV, FLAC, OGG, Opus or MP3 file, or with ffmpeg an AAC, that is read in blocks.
+    """A file in a format that libsndfile reads, or with ffmpeg an AAC, that is read in blocks.
 
     The content decides the format, not the name. Samples are float32, or float64 where float32
     would lose bits (PCM_32 and DOUBLE), so that a `Writer` gives the same samples back. A file
@@ -69,18 +72,17 @@ class Reader:
         self._open = contextlib.ExitStack()
         with contextlib.ExitStack() as undo:
             undo.enter_context(self._open)
-            aac = ffmpeg.demuxer(head := head_of(self.path))
+            self._aac = aac = ffmpeg.demuxer(head := head_of(self.path))
             self._file = file = self._open.enter_context(self._sound(head, aac))
             if file.format not in READABLE:
-                hint = f"{KNOWN} are; convert it, for example with ffmpeg"
-                raise AudioError(f"{path}: {file.format.lower()} is not supported", hint=hint)
+                raise formats.unreadable(self.path, head, file.format)
             check_rate(file.samplerate)
             self._promised = promised_frames(Path(file.name), file)
             self.sample_rate, self.channels = int(file.samplerate), int(file.channels)
-            self.frames = int(file.frames)
+            self.frames = self._promised if file.format == "W64" else int(file.frames)
             self.format = "M4A" if aac else str(file.format)
             self.subtype = "AAC" if aac else str(file.subtype)
-            self.tags = {name: value for name, value in file.copy_metadata().items() if value}
+            self.endian = str(file.endian)
             undo.pop_all()
 
     def __enter__(self) -> "Reader":
@@ -88,6 +90,12 @@ class Reader:
 
     def __exit__(self, *_: object) -> None:
         self._open.close()
+
+    @functools.cached_property
+    def metadata(self) -> Metadata:
+        """Return what the file says beside its sound, read when it is asked for."""
+        chapters = ffmpeg.chapters(self.path, self._aac) if self._aac == "mov" else b""
+        return metadata.read(self.path, self.format, chapters)
 
     @property
     def bitrate_bps(self) -> int | None:
@@ -98,11 +106,14 @@ class Reader:
 
     def blocks(self, frames: int = -1) -> Iterator[Samples]:
         """Yield (frames, channels) to the end, so many at a time, or all at once."""
-        dtype = "float64" if self.subtype in ("PCM_32", "DOUBLE") else "float32"
+        dtype = "float64" if self.subtype in DOUBLES else "float32"
         heard = 0
         while True:
+            left = self.frames - heard
+            count = left if frames < 0 else min(frames, left)
             try:
-                block = self._file.read(frames, dtype=dtype, always_2d=True)
+                with silence():
+                    block = self._file.read(count, dtype=dtype, always_2d=True)
             except sf.SoundFileError as error:  # how a FLAC that ends early shows
                 raise cut_short(self.path, "is damaged or cut short") from error
             heard += len(block)
@@ -119,17 +130,14 @@ class Reader:
     def _sound(self, head: bytes, aac: str | None) -> sf.SoundFile:
         path = self.path
         if aac:
-            folder = self._open.enter_context(tempfile.TemporaryDirectory(prefix="keybound-"))
-            path = Path(folder) / "decoded.wav"
+            folder = self._open.enter_context(stages.scratch())
+            path = folder / "decoded.wav"
             ffmpeg.decode(self.path, aac, path)
         try:
-            return sf.SoundFile(path)
+            with silence():
+                return sf.SoundFile(path)
         except (sf.SoundFileError, TypeError) as error:  # TypeError: .raw is taken at its word
-            if head.startswith(MAGIC):
-                what = "is damaged, cut short or of an unknown codec"
-                raise cut_short(self.path, what) from error
-            hint = f"{KNOWN} can be read; convert others, for example with ffmpeg"
-            raise AudioError(f"{path} is not a recording that can be read", hint=hint) from error
+            raise formats.unreadable(self.path, head) from error
 
 
 def read(path: str | os.PathLike[str]) -> Recording:
@@ -137,18 +145,20 @@ def read(path: str | os.PathLike[str]) -> Recording:
     with Reader(path) as file:
         (samples,) = file.blocks()
         kind = (file.sample_rate, file.format, file.subtype)
-        return Recording(samples, *kind, tags=file.tags, bitrate_bps=file.bitrate_bps)
+        return Recording(samples, *kind, file.metadata, file.bitrate_bps, file.endian)
 
 
 class Writer:
     """A file that is written in blocks; `clipped` counts the samples beyond full scale.
 
-    Integer formats round to nearest and limit to full scale.
+    Integer formats round to nearest and limit to full scale. `not_carried` names, when the file
+    is whole, what the host says beside its sound and this file does not.
     """
 
     def __init__(self, file: sf.SoundFile, subtype: str) -> None:
         self._file, self._subtype = file, subtype
         self.clipped = self.frames = 0
+        self.not_carried: tuple[str, ...] = ()
 
     def write(self, samples: npt.NDArray[Any]) -> None:
         """Add (frames, channels)."""
@@ -165,41 +175,46 @@ def writing(
 ) -> Iterator[Writer]:
     """Open a file to write about so many frames as `like` was written.
 
-    Rate and tags are those of `like`, and so are format and subtype where the extension agrees;
-    another known extension gets its own format at the nearest bit depth. The file appears whole
-    at the end, or not at all.
+    Rate and metadata are those of `like`, and so are format and subtype where the name agrees;
+    another known extension gets its own format at the nearest bit depth. The path is that of a part
+    (`output.staged`): what fails leaves it half written.
     """
     path = Path(path)
-    kind, subtype = kind_of(path, like, frames, channels)
-    options = encoder_options(subtype, like.sample_rate, channels, like.bitrate_bps)
+    kind, subtype = formats.kind_of(path, like, frames, channels)
+    options = formats.encoder_options(subtype, like.sample_rate, channels, like.bitrate_bps)
     if subtype == "AAC":
         ffmpeg.find(path, "write")
     with _replacing(path) as part:
         sound = part.with_suffix(".wav") if subtype == "AAC" else part
-        form = ("RF64", "FLOAT") if subtype == "AAC" else (kind, subtype)
+        endian = like.endian if kind == like.format else "FILE"
+        form = ("FLOAT", "FILE", "RF64") if subtype == "AAC" else (subtype, endian, kind)
         try:
-            with sf.SoundFile(
-                sound, "w", like.sample_rate, channels, form[1], format=form[0], **options
-            ) as file:
-                for name, value in like.tags.items():
-                    with contextlib.suppress(sf.SoundFileError):  # not every format holds every tag
-                        setattr(file, name, value)
+            with sf.SoundFile(sound, "w", like.sample_rate, channels, *form, **options) as file:
                 writer = Writer(file, subtype)
                 yield writer
-            if sf.info(sound).frames < writer.frames:  # Opus is silent when the disc is full
+            with silence():
+                there = sf.info(sound).frames
+            if there < writer.frames:  # Opus is silent when the disc is full
                 raise OSError("no room left")
             if sound != part:
                 bitrate = max(64_000 * channels, like.bitrate_bps or 0)
-                ffmpeg.encode(sound, part, bitrate, like.tags)
+                ffmpeg.encode(sound, part, bitrate, metadata.chapters_of(like.metadata))
+            writer.not_carried = metadata.add(part, kind, writer.frames, like.metadata)
         finally:
             if sound != part:
                 sound.unlink(missing_ok=True)
 
 
 def write(path: str | os.PathLike[str], samples: npt.ArrayLike, like: Like) -> int:
-    """Write samples as `like` was written and return how many had to be clipped: see `writing`."""
+    """Write samples as `like` was written and return how many had to be clipped: see `writing`.
+
+    The file appears whole at the end, or not at all, and keeps the mode of the one it replaces.
+    """
     checked = check(samples, like.sample_rate)
-    with writing(path, like, *checked.shape) as file:
+    with (
+        output.writing(path, replace=True, mode=output.mode_of(path)) as part,
+        writing(part, like, *checked.shape) as file,
+    ):
         file.write(checked)
     return file.clipped
 
@@ -209,7 +224,7 @@ def check(samples: npt.ArrayLike, sample_rate: int) -> Samples:
 
     One dimension is mono; integers are scaled by the full scale of their type (uint8 is centred
     on 128, as in WAV files). An array that is neither float nor an integer of at most 32 bits,
-    not finite, empty, or with the channels first is refused. Floats are not copied.
+    not finite, beyond LOUDEST, empty, or with the channels first is refused. Floats are not copied.
     """
     check_rate(sample_rate)
     array: npt.NDArray[Any] = np.asarray(samples)
@@ -259,35 +274,34 @@ def to_mono(samples: Samples) -> Samples:
     return mono
 
 
-def check_rate(sample_rate: int) -> None:
-    """Refuse a sample rate outside of what is supported."""
-    if sample_rate != int(sample_rate) or not MIN_RATE_HZ <= sample_rate <= MAX_RATE_HZ:
-        hint = f"resample to between {MIN_RATE_HZ} and {MAX_RATE_HZ} Hz"
-        raise AudioError(f"a sample rate of {sample_rate} Hz is not supported", hint=hint)
+def check_rate(sample_rate: float) -> int:
+    """Return a sample rate as an integer; refuse what is none, or outside of what is supported."""
+    hint = f"a whole number of Hz between {MIN_RATE_HZ} and {MAX_RATE_HZ}"
+    if not isinstance(sample_rate, _NUMBERS) or isinstance(sample_rate, bool):
+        raise AudioError(f"sample_rate must be a number, not {sample_rate!r}", hint=hint)
+    if not MIN_RATE_HZ <= sample_rate <= MAX_RATE_HZ or sample_rate != int(sample_rate):
+        what = f"a sample rate of {sample_rate} Hz is not supported"
+        raise AudioError(what, hint=f"resample to {hint}")
+    return int(sample_rate)
 
 
 def _check_content(samples: npt.NDArray[Any], name: str) -> None:
     if not samples.size:
         raise AudioError(f"{name} holds no samples", hint="at least one frame is needed")
-    if not np.isfinite(samples).all():
+    low, high = float(samples.min()), float(samples.max())  # NaN, if there is one
+    if not np.isfinite((low, high)).all():
         hint = "replace NaN and infinity first, for example with numpy.nan_to_num"
         raise AudioError(f"{name} holds samples that are not finite numbers", hint=hint)
+    most = low if -low > high else high
+    if abs(most) > LOUDEST:
+        hint = f"samples belong in [-1, 1], and beyond {LOUDEST:g} nothing is sound"
+        raise AudioError(f"{name} holds a sample of {most:.3g}, which is no sound", hint=hint)
 
 
 @contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary name beside `path`; take its place when all went well, else vanish."""
-    part = path.parent / f".keybound-{secrets.token_hex(8)}.part"
+def _replacing(part: Path) -> Iterator[Path]:
+    """Say in one line why a part cannot be written."""
     try:
         yield part
-        if path.exists():
-            shutil.copymode(path, part)
-        with part.open("rb+") as file:
-            os.fsync(file.fileno())
-        part.replace(path)
     except (sf.SoundFileError, OSError) as error:
-        hint = "check that the folder exists, may be written to and has room"
-        raise AudioError(f"{path} cannot be written", hint=hint) from error
-    finally:
-        with contextlib.suppress(OSError):  # where the folder is none, there is nothing either
-            part.unlink()
+        raise output.unwritable(part, error) from error

@@ -192,6 +192,7 @@ def bench_lengths(
 @options(
     clips_folder,
     click.option("--seconds", type=float, multiple=True, help="Lengths of files."),
+    click.option("--stereo", is_flag=True, help="Files of two channels, and each view alone."),
     attack_names,
     model,
     workers,

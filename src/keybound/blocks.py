@@ -4,8 +4,9 @@ A network sees a finite stretch around each block of samples. Fed with whole blo
 context on either side it gives what it gives for the whole recording, however the sound was cut.
 """
 
+import copy
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +48,10 @@ class Feeder:
         there = self._first + -(-len(self._held) // self._hop)
         return self._advance(there, there)
 
+    def copy(self) -> Self:
+        """Return a feeder that goes on from here by itself: for a `run` that remembers nothing."""
+        return copy.copy(self)  # `_held` is replaced and never written to
+
     def _advance(self, there: int, ready: int) -> list[Floats]:
         """Run the blocks that are due and `ready`, with the context that is `there`."""
         made = []
@@ -68,19 +73,32 @@ class Rows:
     """Rows of numbers that grow without ever being there twice."""
 
     def __init__(self, width: int, dtype: type[np.floating[Any]]) -> None:
-        self._width, self._dtype = width, np.dtype(dtype)
+        self.width, self._dtype = width, np.dtype(dtype)
         self._data = bytearray()
 
     def add(self, rows: npt.NDArray[Any]) -> None:
         """Put rows (rows, width) behind those that are there."""
         self._data += rows.astype(self._dtype, copy=False).tobytes()
 
+    def __len__(self) -> int:
+        return len(self._data) // (self.width * self._dtype.itemsize)
+
+    def equals(self, other: "Rows") -> bool:
+        """Tell whether both hold the same numbers, bit by bit."""
+        return self._data == other._data
+
+    def copy(self, dtype: type[np.floating[Any]]) -> "Rows":
+        """Return rows of their own with what is there so far, as numbers of some type."""
+        made = Rows(self.width, dtype)
+        made.add(self.all(last=False))
+        return made
+
     def all(self, *, last: bool) -> npt.NDArray[Any]:
         """Give all rows; after the `last` look none can be added."""
         if not self._data:
-            return np.zeros((0, self._width), self._dtype)
+            return np.zeros((0, self.width), self._dtype)
         data = self._data if last else bytes(self._data)
-        return np.frombuffer(data, self._dtype).reshape(-1, self._width)
+        return np.frombuffer(data, self._dtype).reshape(-1, self.width)
 
 
 class Sum:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keybound import bench_verbs, lab, ledger, parties
+from keybound import bench_verbs, checking, lab, ledger, parties
+from keybound.checking import as_plain
 from keybound.corpora import batch
 from keybound.errors import KeyBoundError, missing
-from keybound.parties import Claim, claim, every_claim, lone_key
+from keybound.parties import Claim, claim, lone_key
 from keybound.registry import Registry, default_path
 from keybound.terminal import (
     as_json,
@@ -37,12 +38,13 @@ from keybound.terminal import (
     registry,
     reworded,
     say,
+    stopping,
     tell,
+    warned,
 )
 
 if TYPE_CHECKING:
     from keybound.evidence import Detection
-    from keybound.verdict import Verdict
     from keybound.watermark import Watermarker
 
 
@@ -91,13 +93,15 @@ def embed(
     """Mark the recording HOST and write it to OUTPUT.
 
     OUTPUT is read back and verified before it appears; if the mark cannot be read from it,
-    nothing is written. The seal gets a position of its own, which is told: the party's next, or
-    one by chance of the 256 that verify looks through; --position chooses one. For a party the
-    registry keeps a record of what was marked (keybound record). With --rolling what is left of the
+    nothing is written. The seal gets a position in the key's stream, which is told: for a party
+    the next one, which is never given again; else one by chance of the 256 that verify looks
+    through, which recur. --position chooses one. For a party the registry keeps a record of what
+    was marked (keybound record), which appears with OUTPUT. With --rolling what is left of the
     mark after codecs and noise is sealed evidence too, together with that record: verify sees by
     itself whether a code rolls, and needs some seconds of a recording that was cut.
     """
-    from keybound import codes, files, hostmac, seal
+    from keybound import codes, files, hostmac, seal, stages
+    from keybound import output as outputs
 
     if no_seal and (rolling or position is not None):
         raise click.UsageError("--no-seal leaves nothing to place or to roll")
@@ -105,7 +109,8 @@ def embed(
         raise click.UsageError("--nonce-from-position needs a seal, and takes the place of --nonce")
     if rolling and (own_mask or from_host):
         raise click.UsageError("--rolling draws masks of its own, for payloads that are given")
-
+    outputs.check(output, source=host, replace=force)
+    stages.sweep(Path(output).parent)
     marker = load(model)
     if from_host:
         key = lone_key(key_file, name, payload)
@@ -114,37 +119,41 @@ def embed(
     else:
         whose = claim(name, key_file, payload, registry, marker.card.bits)
     party, key, number, rho, _ = whose
-    if name is not None and position is None and not no_seal:
+    recurs = name is None and position is None and not no_seal
+    if name is not None and not no_seal:
         with Registry(registry or default_path()) as known:
-            position = known.draw(name)
+            position = known.reserve(key.fingerprint, position)
     if own_mask:
         position = seal.place(position, wanted=True)
         assert position is not None
         nonce = codes.position_nonce(position)
-    how: dict[str, Any] = {"key": key, "payload": number, "nonce": nonce, "position": position}
-    how |= {"seal": not no_seal, "rolling": rolling}
+    of: Any = {"key": key, "payload": number, "nonce": nonce}
+    how: dict[str, Any] = of | {"position": position, "seal": not no_seal, "rolling": rolling}
     how |= {"replace": force, "progress": progress_bar("marking")}
-    facts, words = {}, "marked, not read back"
+    facts, words = dict[str, Any](), "marked, not read back"
+
+    def with_record(part: outputs.Part, made: files.Written) -> None:
+        stamped = files.record(marker, made, party=party, **of)
+        facts["record"] = ledger.appear(stamped, part, registry)
+
+    how |= {"appear": with_record} if name is not None else {}
     if no_check:
         made = files.mark(marker, host, output, **how)
     else:
         verdict, made = files.embed(marker, host, output, rho=rho, **how)
-        facts, words = evidence(verdict), verdict.words
+        facts, words = as_plain(verdict) | facts, verdict.words
     if made.clipped:
         say(f"samples limited to full scale: {made.clipped}")
+    if made.not_carried:
+        say(f"not carried over: {', '.join(made.not_carried)}")
     if made.position is not None:
-        say(f"sealed at position {made.position}")
-    facts |= {"output": output, "clipped": made.clipped, "position": made.position}
+        also = f", one of {seal.USUAL} that recur (--party has one for each recording)"
+        say(f"sealed at position {made.position}{also if recurs else ''}")
     if name is not None:
-        of: Any = {"party": party, "key": key, "payload": number, "nonce": nonce}
-        facts["record"] = ledger.note(files.record(marker, made, **of), registry)
         say(f"record {facts['record']}")
+    facts |= {"output": output, "clipped": made.clipped, "position": made.position}
+    facts |= {"position_recurs": recurs, "not_carried": made.not_carried}
     emit(facts, words, as_json)
-
-
-def evidence(verdict: "Verdict") -> dict[str, Any]:
-    """Give a verdict as plain values."""
-    return dataclasses.asdict(verdict) | {"grade": verdict.grade, "words": verdict.words}
 
 
 @cli.command()
@@ -202,6 +211,8 @@ def found_as_plain(found: "Detection", frames: bool) -> dict[str, Any]:
         "threshold": found.threshold,
         "evidence_s": found.evidence_s,
         "evidence_threshold_s": found.evidence_threshold_s,
+        "channel": found.channel,
+        "channels_tried": found.channels_tried,
         "spans": [dataclasses.asdict(span) for span in found.spans],
     }
     if frames:
@@ -230,84 +241,6 @@ def in_a_line(found: "Detection", path: str) -> str:
 
 
 @cli.command()
-@click.argument("recording", type=click.Path())
-@options(party_name, key_file, payload, from_host, nonce, own_mask, position)
-@click.option("--speed", type=click.FloatRange(0, 10), default=0.0, help="Percent to allow for.")
-@click.option("--any", "anyone", is_flag=True, help="Try every registered party.")
-@click.option("--record", "record", type=click.Path(), help="An exported record to compare with.")
-@click.option("--grade-only", is_flag=True, help="Say nothing but the grade: what to serve.")
-@click.option(
-    "--require",
-    type=click.Choice(["attributed", "sealed"]),
-    default="attributed",
-    show_default=True,
-    help="What exit status 0 asks for.",
-)
-@options(registry, model, as_json)
-def verify(
-    recording: str,
-    name: str | None,
-    key_file: str | None,
-    payload: int | None,
-    from_host: bool,
-    nonce: bytes,
-    own_mask: bool,
-    position: int | None,
-    speed: float,
-    anyone: bool,
-    record: str | None,
-    grade_only: bool,
-    require: str,
-    registry: str | None,
-    model: str | None,
-    as_json: bool,
-) -> None:
-    """Say whether RECORDING carries this party's mark. Exit status 0 if so, 1 if not.
-
-    The grade is none, present, attributed (the payload agrees) or sealed (the key's pattern is
-    there beyond doubt). Among several parties the seal is looked for of those whose payload
-    agrees; of all of them with --require sealed. A party's records say whether the audio is the
-    one that was marked: a seal that was copied to other audio does not count.
-    """
-    from keybound import files, trial
-    from keybound.verdict import GRADES
-
-    if own_mask and (nonce or from_host):
-        raise click.UsageError("--nonce-from-position takes the place of --nonce")
-    marker = load(model)
-    told = None
-    if record is not None:
-        told = ledger.tell(record, payload, nonce, position)
-        payload, nonce, position = told.payload if name is None else None, told.nonce, told.position
-    claims = []
-    if from_host:
-        key = lone_key(key_file, name, payload, record, anyone)
-    elif anyone:
-        if name is not None or key_file is not None or payload is not None:
-            raise click.UsageError("--any tries every party; name none")
-        claims = every_claim(registry, marker.card.bits)
-    else:
-        claims = [claim(name, key_file, payload, registry, marker.card.bits)]
-    entries = ledger.entries_of(claims, registry, told)
-    found = files.detect(marker, recording, levels=True, progress=progress_bar("listening"))
-    how: Any = {"nonce": nonce, "position": position, "speed": speed / 100}
-    if from_host:
-        verdicts = [trial.judge_host(marker, found, key, **how)]
-    else:
-        how |= {"sealed": require == "sealed", "own_mask": own_mask}
-        verdicts = trial.judge(marker, found, claims, entries, **how)
-    grade = trial.best(verdicts)
-    if grade_only:
-        emit({"grade": grade}, grade, as_json)
-        verdicts = []
-    for who, verdict in zip([one.name for one in claims] or [""], verdicts, strict=False):
-        named = {"party": who} if who else {}
-        text = f"{who}: {verdict.words}" if who else verdict.words
-        emit(named | evidence(verdict), text, as_json)
-    sys.exit(0 if GRADES.index(grade) >= GRADES.index(require) else 1)
-
-
-@cli.command()
 @click.option("--out", default="demo", show_default=True, help="Folder for what the demo makes.")
 @model
 def demo(out: str, model: str | None) -> None:
@@ -323,6 +256,7 @@ def demo(out: str, model: str | None) -> None:
     run(load(model), Path(out))
 
 
+cli.add_command(checking.verify)
 cli.add_command(parties.keygen)
 cli.add_command(parties.party)
 cli.add_command(batch.batch)
@@ -337,7 +271,7 @@ def main() -> None:
     """Run the command line; every error is one line and exit status 2."""
     if "_KEYBOUND_COMPLETE" in os.environ:  # asked by a shell
         cli.main(prog_name="keybound")
-    with in_one_line():
+    with in_one_line(), stopping(), warned():
         try:
             # Not cli.main, which ends in status 1, a "no", when a pipe breaks.
             with cli.make_context("keybound", sys.argv[1:]) as context:

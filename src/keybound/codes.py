@@ -28,15 +28,18 @@ def mask(key: Key, bits: int, nonce: bytes = b"") -> Bits:
     the verifier needs the same one. A shorter mask is a prefix of a longer one.
     """
     bits = check_bits(bits)
+    check_secret(key, nonce)
     data = key.derive(MASK_LABEL, (bits + 7) // 8, nonce)
     return np.unpackbits(np.frombuffer(data, dtype=np.uint8))[:bits]
 
 
 def position_nonce(position: int) -> bytes:
     """Give the nonce of a recording whose mask is its own: that of its seal's position."""
-    if not 0 <= operator.index(position) < 1 << 32:
-        raise CodeError(f"position {position} does not exist", hint=f"from 0 to {(1 << 32) - 1}")
-    return POSITION_PREFIX + operator.index(position).to_bytes(4, "big")
+    hint = f"from 0 to {(1 << 32) - 1}"
+    position = check_integer("position", position, hint)
+    if not 0 <= position < 1 << 32:
+        raise CodeError(f"position {position} does not exist", hint=hint)
+    return POSITION_PREFIX + position.to_bytes(4, "big")
 
 
 def to_bits(payload: int, bits: int) -> Bits:
@@ -98,7 +101,7 @@ def corrected(bound: float, tries: int) -> float:
     """
     if not 0.0 <= bound <= 1.0:
         raise CodeError(f"a bound lies between 0 and 1, and {bound} does not")
-    if operator.index(tries) < 1:
+    if check_integer("tries", tries, "the number of parties") < 1:
         raise CodeError(f"a bound is corrected for 1 or more tries, not {tries}")
     # Written out, 1 - bound would drop every bound below 1e-16.
     return 1.0 if bound == 1.0 else -math.expm1(tries * math.log1p(-bound))
@@ -119,22 +122,40 @@ def check_bits(bits: int) -> int:
 def check_payload(payload: int, bits: int) -> int:
     """Refuse a payload that does not fit in `bits` bits."""
     limit = 1 << check_bits(bits)
-    if not 0 <= operator.index(payload) < limit:
-        raise CodeError(
-            f"payload {payload:#x} does not fit in {bits} bits",
-            hint=f"a payload of {bits} bits lies between 0 and {limit - 1:#x}",
-        )
-    return operator.index(payload)
+    hint = f"a payload of {bits} bits lies between 0 and {limit - 1:#x}"
+    payload = check_integer("payload", payload, hint)
+    if not 0 <= payload < limit:
+        raise CodeError(f"payload {payload:#x} does not fit in {bits} bits", hint=hint)
+    return payload
 
 
 def check_rho(bits: int, rho: int) -> int:
     """Refuse a number of wrong bits that is negative or larger than `bits`."""
-    if not 0 <= operator.index(rho) <= check_bits(bits):
-        raise CodeError(
-            f"{rho} wrong bits of {bits} cannot be",
-            hint=f"rho and distances lie between 0 and {bits}",
-        )
-    return operator.index(rho)
+    hint = f"rho and distances lie between 0 and {check_bits(bits)}"
+    rho = check_integer("rho", rho, hint)
+    if not 0 <= rho <= bits:
+        raise CodeError(f"{rho} wrong bits of {bits} cannot be", hint=hint)
+    return rho
+
+
+def check_integer(name: str, value: int, hint: str) -> int:
+    """Return an argument as an integer; refuse what is none, True and False too, by its name."""
+    try:
+        if not isinstance(value, (bool, np.bool_)):
+            return operator.index(value)
+    except TypeError:
+        pass
+    raise CodeError(f"{name} must be an integer, not {value!r}", hint=hint)
+
+
+def check_secret(key: Key, nonce: bytes = b"") -> None:
+    """Refuse a key that is none, without showing it, and a nonce that is none, by their names."""
+    if not isinstance(key, Key):
+        hint = "Key.read and Key.parse give one, Key.generate makes a new one"
+        raise CodeError(f"key must be a keybound.Key, not {type(key).__name__}", hint=hint)
+    if not isinstance(nonce, bytes):
+        hint = "text can be turned into them with encode"
+        raise CodeError(f"nonce must be bytes, not {nonce!r}", hint=hint)
 
 
 def _check_array(array: npt.ArrayLike) -> Bits:

@@ -30,6 +30,7 @@ Codes = Callable[[npt.NDArray[np.int64]], Bits]
 SHIPPED = Path(__file__).parent / "weights"
 CARD_VERSION = 2
 CAUTIOUS = Tail(above_s=0.2, rate_hz=0.05, scale_s=0.25)  # for cards that say nothing of it
+CAUTIOUS_EXCESS = 0.25  # likewise
 ABSENT = -5.0  # presence logit where there is nothing to hear
 CONTENTS_HINT = "a folder of weights holds embedder.onnx, detector.onnx and card.json"
 
@@ -41,7 +42,8 @@ class Card:
     `embed_context` and `detect_context` are the blocks of `hop` samples before and after a block
     that can change what the network gives for it. `threshold` holds presence to one false alarm
     in a hundred over clean and attacked speech, `clean_threshold` over clean speech alone; `tail`
-    does so for a stretch within recordings of any length.
+    does so for a stretch within recordings of any length. Of unmarked seconds whose presence is
+    high, the share that is higher still falls by a factor of e for each `excess`.
     """
 
     name: str
@@ -51,11 +53,16 @@ class Card:
     rho: int
     threshold: float
     clean_threshold: float
+    excess: float
     tail: Tail
     embed_context: tuple[int, int]
     detect_context: tuple[int, int]
     sha256: dict[str, str]
     facts: dict[str, Any]  # the whole card, with recipe and figures
+
+    def threshold_of(self, views: int) -> float:
+        """Return the presence that one of so many views passes as often as one passes its own."""
+        return self.threshold + self.excess * math.log(views)
 
 
 def read_card(folder: Path) -> Card:
@@ -79,6 +86,7 @@ def read_card(folder: Path) -> Card:
             rho=operator.index(facts["rho"]),
             threshold=float(facts["thresholds"]["attacked"]),
             clean_threshold=float(facts["thresholds"]["clean"]),
+            excess=float(facts["thresholds"].get("excess", CAUTIOUS_EXCESS)),
             tail=Tail(**facts["evidence"]) if "evidence" in facts else CAUTIOUS,
             embed_context=(operator.index(embed_left), operator.index(embed_right)),
             detect_context=(operator.index(detect_left), operator.index(detect_right)),
@@ -88,7 +96,8 @@ def read_card(folder: Path) -> Card:
         counts = (card.rho, *card.embed_context, *card.detect_context)
         if min(card.rate, card.hop, card.bits) < 1 or min(counts) < 0:
             raise ValueError("a count out of range")
-        if not math.isfinite(card.threshold + card.clean_threshold + card.tail.threshold(1.0)):
+        limits = (card.threshold_of(2), card.clean_threshold, card.tail.threshold(1.0))
+        if not math.isfinite(sum(limits)) or card.excess < 0:
             raise ValueError("a threshold that is no number")
         return card
     except OSError as error:
@@ -158,14 +167,18 @@ class Engine:
     def detector(self) -> Feeder:
         """Take 16 kHz mono samples as they come; give (frames, 1 + bits): presence, then code.
 
-        Where the network hears nothing at all, not more than an offset, nothing is marked.
+        Where the network hears nothing at all, not more than an offset, nothing is marked and no
+        bit is read; it does not run where there is nothing else.
         """
         hop, (past, future) = self.card.hop, self.card.detect_context
 
         def run(piece: Floats, keep: slice) -> Floats:
-            presence, logits = self._detector.run(None, {"x": piece[None]})
-            presence[0, still(piece, hop, past, future)] = ABSENT
-            made: Floats = np.concatenate([presence[:, None], logits], axis=1)[0, :, keep].T
+            quiet = still(piece, hop, past, future)[keep]
+            made = np.zeros((len(quiet), 1 + self.card.bits), np.float32)
+            if not quiet.all():
+                presence, logits = self._detector.run(None, {"x": piece[None]})
+                made[:, 0], made[:, 1:] = presence[0, keep], logits[0, :, keep].T
+            made[quiet] = [ABSENT, *[0.0] * self.card.bits]
             return made
 
         return Feeder(run, hop, self.card.detect_context)

@@ -29,6 +29,10 @@ class KeyFileError(KeyBoundError):
     """A key that cannot be read, or must not be written."""
 
 
+class KeyFileWarning(UserWarning):
+    """A key file that others than its owner can read."""
+
+
 class CodeError(KeyBoundError):
     """A payload, nonce or tolerance outside what the code allows."""
 
@@ -47,6 +51,10 @@ class RegistryError(KeyBoundError):
 
 class RecordError(KeyBoundError):
     """A record of an embedding, or a signature, that cannot be read or does not hold."""
+
+
+class NotGenuineError(RecordError):
+    """A record that is not as its maker left it, or a signature that is not the signer's."""
 
 
 class AttackError(KeyBoundError):

@@ -7,8 +7,8 @@ measured on unmarked speech and kept in the card (`Tail`).
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,9 @@ FALSE_ALARMS = 0.01  # of unmarked recordings, whatever their length
 REACH_S = 0.25  # beyond a span, whose frames also say a little about its bits
 GAP_S = 0.5  # frames that waver do not end a span, a pause of half a second does
 AGREEMENT = 0.7  # of one code; two codes of chance agree in half, give or take an eighth
-MOST_MARKS = 8  # that one recording is taken to hold
+# Of one code in two channels: parties that speak in a channel each are not taken for one.
+AGREEMENT_OF_VIEWS = 0.9
+MOST_MARKS = 8  # that one view of a recording is taken to hold
 
 
 @dataclass(frozen=True)
@@ -57,17 +59,23 @@ class Mark:
 
     spans: tuple[Span, ...]
     code_logits: Floats  # (bits,) pooled over the frames in and around the spans
+    channel: int | None = None  # in which it was read; None: the mix of all channels
 
 
 @dataclass(frozen=True, eq=False)
 class Detection:
-    """Whether there is a mark, and the values of each frame that say so. No key was needed."""
+    """Whether there is a mark, and the values of each frame that say so. No key was needed.
+
+    A recording of several channels that differ is heard in several views: each channel, and their
+    mix. Presence, evidence and frames are those of the strongest view, `channel`; `spans` and
+    `marks` are those of all views in which there is a mark.
+    """
 
     present: bool
     presence: float  # mean over frames of the sigmoid of the presence logit
     threshold: float  # of presence, calibrated on recordings of a second
     evidence_s: float  # of the strongest stretch
-    evidence_threshold_s: float  # for a recording of this length
+    evidence_threshold_s: float  # for a recording of this length, and so many views
     spans: tuple[Span, ...]
     marks: tuple[Mark, ...]  # the spans by the code that they carry, the strongest first
     frame_s: float
@@ -75,19 +83,42 @@ class Detection:
     frame_logits: Floats  # (frames, bits), of the code, not of the payload
     code_logits: Floats  # (bits,) of the strongest mark; of all frames if there is none
     levels: Levels | None = field(default=None, repr=False)  # for seals, where they were asked for
+    channel: int | None = None  # the strongest view, from 0; None: the mix, or the only one
+    channels_tried: int = 1  # views in which there was anything to hear
+    others: tuple["Detection", ...] = field(default=(), repr=False)  # marked views but this one
+    channel_levels: Mapping[int, Levels] = field(default_factory=dict, repr=False)
+
+    @property
+    def heard(self) -> dict[int | None, Levels]:
+        """Return the levels to search, by channel, those of all channels together (None) first."""
+        found: dict[int | None, Levels] = {} if self.levels is None else {None: self.levels}
+        found.update(self.channel_levels.items())
+        return found
+
+    @property
+    def views(self) -> tuple["Detection", ...]:
+        """Return the detections of all views to read: the strongest, then other marked ones."""
+        return self, *self.others
 
 
 def weigh(
-    presence: Floats, logits: Floats, frame_s: float, end_s: float, threshold: float, tail: Tail
+    presence: Floats,
+    logits: Floats,
+    frame_s: float,
+    end_s: float,
+    threshold: float,
+    tail: Tail,
+    views: int = 1,
 ) -> Detection:
     """Judge a recording by presence logits (frames,) and code logits (frames, bits).
 
     It is marked if its mean presence reaches the threshold, or if a stretch of it holds more
-    evidence than unmarked recordings of its length do. It ends at `end_s`, in its last frame.
+    evidence than unmarked recordings of its length do. It ends at `end_s`, in its last frame. As
+    one of several views it is judged as if the recording were as long as all of them together.
     """
-    chance: Floats = (1 / (1 + np.exp(-presence))).astype(np.float32)
+    chance = likelihood(presence)
     score = float(chance.mean())
-    least_s = tail.threshold(end_s)
+    least_s = tail.threshold(views * end_s)
     evidence_s, found = stretches(chance, frame_s, least_s)
     if not found and score >= threshold:
         found = [(0, len(chance))]
@@ -108,7 +139,56 @@ def weigh(
         frame_presence=chance,
         frame_logits=logits,
         code_logits=marks[0].code_logits if marks else pool(presence, logits),
+        channels_tried=views,
     )
+
+
+def likelihood(presence: Floats) -> Floats:
+    """Return the sigmoid of presence logits."""
+    chance: Floats = (1 / (1 + np.exp(-np.clip(presence, -80, 80)))).astype(np.float32)
+    return chance
+
+
+def strongest(views: Sequence[Detection]) -> Detection:
+    """Return the detection of the view with the most evidence, with the marks of all of them.
+
+    All have one threshold, so the most evidence is the most beyond it.
+    """
+    by_strength = sorted(views, key=lambda one: (-one.present, -one.evidence_s, -one.presence))
+    first, others = by_strength[0], tuple(one for one in by_strength[1:] if one.present)
+    marks: list[Mark] = []
+    for view in (first, *others):
+        for mark in view.marks:
+            own = replace(mark, channel=view.channel)
+            near = [i for i, m in enumerate(marks) if m.channel != own.channel and _same(m, own)]
+            if near:
+                marks[near[0]] = _extended(marks[near[0]], own)
+            else:
+                marks.append(own)
+    spans = sorted({span for mark in marks for span in mark.spans}, key=lambda one: one.start_s)
+    return replace(first, marks=tuple(marks), spans=tuple(spans), others=others)
+
+
+def _same(known: Mark, heard: Mark) -> bool:
+    """Tell whether a mark of another view carries a known code."""
+    return _agreement(heard.code_logits, known.code_logits) >= AGREEMENT_OF_VIEWS
+
+
+def _extended(known: Mark, heard: Mark) -> Mark:
+    """Add the spans of a mark in another view that mostly lie where it was not heard."""
+    apart = []
+    for span in heard.spans:
+        shared = (min(span.end_s, o.end_s) - max(span.start_s, o.start_s) for o in known.spans)
+        if sum(max(0.0, one) for one in shared) < (span.end_s - span.start_s) / 2:
+            apart.append(span)
+    spans = sorted([*known.spans, *apart], key=lambda one: one.start_s)
+    return replace(known, spans=tuple(spans))
+
+
+def _agreement(own: Floats, known: Floats) -> float:
+    """Return the share of bits in which two codes agree, weighted by how sure the first is."""
+    sure = np.abs(own) / (np.abs(own).sum() + 1e-30)
+    return float(sure[(known > 0) == (own > 0)].sum())
 
 
 def stretches(chance: Floats, frame_s: float, least_s: float) -> tuple[float, list[Stretch]]:
@@ -165,8 +245,7 @@ def gather(
     for index in sorted(range(len(parts)), key=lambda i: parts[i][0] - parts[i][1]):
         frames = slice(*parts[index])
         own: Floats = weight[frames] @ logits[frames]
-        sure = np.abs(own) / (np.abs(own).sum() + 1e-30)
-        near = [i for i, t in enumerate(totals) if sure[(t > 0) == (own > 0)].sum() >= AGREEMENT]
+        near = [i for i, total in enumerate(totals) if _agreement(own, total) >= AGREEMENT]
         if near:
             groups[near[0]].append(index)
             totals[near[0]] += own

@@ -6,13 +6,10 @@ are used: left to itself ffmpeg would follow playlists to other files. Knows no 
 
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from keybound.errors import AudioError
-
-TAGS = ("title", "artist", "album", "comment", "copyright", "date", "genre", "tracknumber")
-_NAMES = {"tracknumber": "track"}  # where ffmpeg has another word
 
 
 def demuxer(head: bytes) -> str | None:
@@ -23,25 +20,33 @@ def demuxer(head: bytes) -> str | None:
 
 
 def decode(path: Path, reader: str, wav: Path) -> None:
-    """Write the first sound track of a file as a WAV of floats, with its tags."""
+    """Write the first sound track of a file as a WAV of floats."""
     program = find(path, "read")
     source = ("-protocol_whitelist", "file", "-f", reader, "-i", f"file:{path}")
-    form = ("-map", "0:a:0", "-c:a", "pcm_f32le", "-rf64", "auto", "-f", "wav")
-    _run(program, (*source, *form, f"file:{wav}"), f"{path} cannot be decoded")
+    form = ("-map", "0:a:0", "-map_metadata", "-1", "-c:a", "pcm_f32le", "-rf64", "auto")
+    _run(program, (*source, *form, "-f", "wav", f"file:{wav}"), f"{path} cannot be decoded")
 
 
-def encode(wav: Path, path: Path, bitrate_bps: int, tags: Mapping[str, str]) -> None:
-    """Write a WAV as AAC in an M4A."""
+def chapters(path: Path, reader: str) -> bytes:
+    """Return the chapters of a file in the words of ffmpeg's own format, or nothing."""
+    program = find(path, "read")
+    source = ("-protocol_whitelist", "file", "-f", reader, "-i", f"file:{path}")
+    what = f"the chapters of {path} cannot be read"
+    said = _run(program, (*source, "-f", "ffmetadata", "-"), what)
+    _, mark, rest = said.partition(b"[CHAPTER]")
+    return b";FFMETADATA1\n" + mark + rest if mark else b""
+
+
+def encode(wav: Path, path: Path, bitrate_bps: int, chapters: bytes = b"") -> None:
+    """Write a WAV as AAC in an M4A, with chapters as `chapters` gives them."""
     program = find(path, "write")
-    said = [
-        word
-        for name, value in tags.items()
-        if name in TAGS
-        for word in ("-metadata", f"{_NAMES.get(name, name)}={value}")
-    ]
-    form = ("-map_metadata", "-1", *said, "-c:a", "aac", "-b:a", str(bitrate_bps), "-f", "ipod")
+    sources, form = ["-i", f"file:{wav}"], ["-map", "0:a"]
+    if chapters:
+        sources += ["-protocol_whitelist", "pipe", "-f", "ffmetadata", "-i", "pipe:0"]
+        form += ["-map_chapters", "1"]
+    form += ["-c:a", "aac", "-b:a", str(bitrate_bps), "-f", "ipod", f"file:{path}"]
     what = "the recording cannot be encoded as aac"  # `path` is a name in between
-    _run(program, ("-i", f"file:{wav}", *form, f"file:{path}"), what)
+    _run(program, (*sources, *form), what, chapters)
 
 
 def find(path: Path, verb: str) -> str:
@@ -53,10 +58,11 @@ def find(path: Path, verb: str) -> str:
     return program
 
 
-def _run(program: str, arguments: Sequence[str], failure: str) -> None:
+def _run(program: str, arguments: Sequence[str], failure: str, said: bytes = b"") -> bytes:
     command = [program, "-nostdin", "-hide_banner", "-v", "error", "-y", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    done = subprocess.run(command, capture_output=True, input=said)
     if done.returncode:
-        said = done.stderr.strip().splitlines()
-        reason = said[-1].split(": ", 1)[-1].lower() if said else f"status {done.returncode}"
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        reason = lines[-1].split(": ", 1)[-1].lower() if lines else f"status {done.returncode}"
         raise AudioError(failure, hint=f"ffmpeg: {reason}")
+    return done.stdout

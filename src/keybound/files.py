@@ -7,9 +7,7 @@ right: a marked file is read back and verified first.
 import dataclasses
 import hashlib
 import os
-import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,19 +15,22 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from keybound import audio, fingerprint, records
-from keybound import seal as seals
+from keybound import audio, fingerprint, records, stages
+from keybound import output as outputs
+from keybound.channels import Hearing
 from keybound.errors import AudioError
 from keybound.evidence import Detection, Levels
 from keybound.fingerprint import Fingerprint
 from keybound.keys import Key
-from keybound.resampler import Resampler
+from keybound.output import Part
 from keybound.search import Places
 from keybound.stream import SHORTEST_S, How, too_short
 from keybound.verdict import Verdict
 from keybound.watermark import BLOCK_S, Watermarker, why_unreadable
 
 Progress = Callable[[int, int], None]  # frames done, of so many
+
+Appear = Callable[[Part, "Written"], None]
 
 NO_FINGERPRINT = Fingerprint(0, b"")
 _BLOCK_SAMPLES = 1 << 22  # in all channels: what bounds memory at high rates
@@ -47,6 +48,11 @@ class Written:
     rate: int
     sha256: str = ""  # of the file
     fingerprint: Fingerprint = NO_FINGERPRINT  # of what it sounds like
+    not_carried: tuple[str, ...] = ()  # of what the host says beside its sound
+
+
+def _appear(part: Part, _: Written) -> None:
+    part.publish()
 
 
 def embed(
@@ -57,26 +63,30 @@ def embed(
     rho: int | None = None,
     replace: bool = False,
     progress: Progress = lambda *_: None,
+    appear: Appear = _appear,
     **how: Unpack[How],
 ) -> tuple[Verdict, Written]:
     """Mark a file; give the verdict on what was written, and what it came to.
 
     The mark is verified from the written file, after whatever its encoder did to it. If it
-    cannot be read, an error says why and nothing is left behind.
+    cannot be read, an error says why and nothing is left behind. The output has the host's mode.
+    `appear` is called with the finished part, and publishes it.
     """
     secret: Any = {name: how[name] for name in ("key", "payload", "nonce") if name in how}
-    with _output(host, output, replace) as part:
-        written = _write(marker, host, part, how, lambda done, of: progress(done, 2 * of))
+    mode = outputs.mode_of(host)
+    with outputs.staged(output, source=host, replace=replace, mode=mode) as part:
+        written = _write(marker, host, part.path, how, lambda done, of: progress(done, 2 * of))
         heard = detect(
-            marker, part, levels=True, progress=lambda done, of: progress(of + done, 2 * of)
+            marker, part.path, levels=True, progress=lambda done, of: progress(of + done, 2 * of)
         )
         where = None if written.position is None else Places((written.position,), reach_s=0.0)
         verdict = marker.judge(heard, **secret, rho=rho, places=where)
-        if not verdict.verified:
+        if not verdict.rule_holds:
             why = why_unreadable(written.power, written.seconds)
             raise AudioError(f"{host} does not hold a mark: {why}", hint="nothing was written")
         assert heard.levels is not None
-        written = _described(written, part, heard.levels)
+        written = _described(written, part.path, heard.levels)
+        appear(part, written)
     return verdict, written
 
 
@@ -87,12 +97,16 @@ def mark(
     *,
     replace: bool = False,
     progress: Progress = lambda *_: None,
+    appear: Appear = _appear,
     **how: Unpack[How],
 ) -> Written:
-    """Mark a file without reading the mark back, in half the time."""
-    with _output(host, output, replace) as part:
-        written = _write(marker, host, part, how, progress)
-        return _described(written, part, listen(part))
+    """Mark a file without reading the mark back, in half the time: see `embed`."""
+    mode = outputs.mode_of(host)
+    with outputs.staged(output, source=host, replace=replace, mode=mode) as part:
+        written = _write(marker, host, part.path, how, progress)
+        written = _described(written, part.path, listen(part.path))
+        appear(part, written)
+    return written
 
 
 def record(
@@ -114,17 +128,6 @@ def record(
         fingerprint=written.fingerprint,
     )
     return records.stamp(made, key)
-
-
-def described(path: str | os.PathLike[str], found: Detection, position: int | None) -> Written:
-    """Say of a marked file that is there already what `embed` would have said of it."""
-    assert found.levels is not None
-    with audio.Reader(path) as file:
-        rate, frames = file.sample_rate, file.frames
-    frames = frames or round(len(found.levels) * seals.STEP_S * rate)  # not all formats tell
-    return _described(
-        Written(frames / rate, 0.0, 0, position, frames, rate), Path(path), found.levels
-    )
 
 
 def _described(written: Written, path: Path, levels: Levels) -> Written:
@@ -157,7 +160,8 @@ def _write(
             made.write(stream.flush(held).reshape(-1, file.channels))
     power = energy / max(1, made.frames * file.channels)
     seconds = made.frames / file.sample_rate
-    return Written(seconds, power, made.clipped, stream.position, made.frames, file.sample_rate)
+    done = Written(seconds, power, made.clipped, stream.position, made.frames, file.sample_rate)
+    return dataclasses.replace(done, not_carried=made.not_carried)
 
 
 def detect(
@@ -181,15 +185,12 @@ def detect(
 
 def listen(recording: str | os.PathLike[str]) -> Levels:
     """Hear the levels of a file, as a detection holds them, without the networks."""
-    listener, made = seals.listener(), []
     with audio.Reader(recording) as file:
-        down = Resampler(file.sample_rate, seals.RATE, 1)
+        hearing = Hearing(file.sample_rate, file.channels, levels=True)
         for block in _blocks(file, lambda *_: None):
-            mono = block.mean(axis=1, keepdims=True).astype(np.float32, copy=False)
-            made += listener.push(down.push(mono)[:, 0])
-    made += listener.flush(down.flush()[:, 0])
-    rows = [one.reshape(-1, seals.BANDS).astype(np.float16) for one in made]
-    return np.concatenate([np.zeros((0, seals.BANDS), np.float16), *rows])
+            hearing.hear(block.astype(np.float32, copy=False))
+    hearing.hear(np.zeros((0, file.channels), np.float32), end=True)
+    return hearing.levels(last=True)[0]
 
 
 def _blocks(file: audio.Reader, progress: Progress) -> Iterator[audio.Samples]:
@@ -215,41 +216,16 @@ def attack(
 
     hit = attacks.attack(name)
     parameters = hit.draw(np.random.default_rng(seed), strength)
-    with _output(recording, output, replace) as part:
+    mode = outputs.mode_of(recording)
+    stages.sweep(Path(output).parent)
+    with outputs.staged(output, source=recording, replace=replace, mode=mode) as part:
         heard = audio.read(recording)
         channels = [
             hit.apply(channel.astype(np.float32), heard.sample_rate, parameters)
             for channel in heard.samples.T
         ]
-        audio.write(part, np.stack(channels, axis=1), heard)
+        attacked = audio.check(np.stack(channels, axis=1), heard.sample_rate)
+        with audio.writing(part.path, heard, *attacked.shape) as made:
+            made.write(attacked)
+        part.publish()
     return parameters
-
-
-@contextmanager
-def _output(
-    source: str | os.PathLike[str], output: str | os.PathLike[str], replace: bool
-) -> Iterator[Path]:
-    """Give a name beside the output that takes its place if all goes well, and vanishes if not."""
-    path = Path(output)
-    part = path.parent / f".keybound-{secrets.token_hex(8)}{path.suffix}"
-    try:
-        if path.exists():
-            if Path(source).exists() and path.samefile(source):
-                raise AudioError(f"{path} is the recording itself", hint="name another output")
-            if path.is_dir():
-                raise AudioError(f"{path} is a folder", hint="name a file in it")
-            if not replace:
-                raise AudioError(f"{path} exists", hint="--force replaces it")
-        elif not path.parent.is_dir():  # known now rather than after an hour's work
-            raise AudioError(f"{path.parent} is not a folder", hint="make it first")
-        yield part
-        part.replace(path)
-    except AudioError as error:  # the name in between would tell the user nothing
-        message = error.message.replace(str(part), str(path))
-        raise AudioError(message, hint=error.hint) from error
-    except OSError as error:
-        hint = "check that the folder exists and may be written to"
-        raise AudioError(f"{path} cannot be written", hint=hint) from error
-    finally:
-        with suppress(OSError):
-            part.unlink()

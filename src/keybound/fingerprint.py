@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from keybound import seal
+from keybound import channels, seal
 from keybound.blocks import Floats
 from keybound.errors import CodeError
 from keybound.evidence import Levels
@@ -50,11 +50,8 @@ class Fingerprint:
 
 
 def hear(samples: npt.ArrayLike) -> Levels:
-    """Give the levels of 16 kHz mono samples, as a detection holds them: (steps, bands)."""
-    listener = seal.listener()
-    made = [*listener.push(np.asarray(samples, np.float32)), *listener.flush()]
-    rows = [one.reshape(-1, seal.BANDS) for one in made]
-    return np.concatenate([np.zeros((0, seal.BANDS), np.float32), *rows]).astype(np.float16)
+    """Give the levels of samples at 16 kHz, as a detection holds them: (steps, bands)."""
+    return channels.listen(np.asarray(samples, np.float32))
 
 
 def take(levels: Floats | Levels) -> Fingerprint:

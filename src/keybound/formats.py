@@ -7,28 +7,44 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from keybound.errors import AudioError
-from keybound.headers import WAVES
+from keybound.headers import WAVES, cut_short
+from keybound.metadata import Metadata
 
-KNOWN = "wav, flac, ogg, opus, mp3 and m4a"
-MAGIC = (b"RIFF", b"RIFX", b"RF64", b"fLaC", b"OggS", b"ID3")
-READABLE = (*WAVES, "FLAC", "OGG", "MP3")
-PCM_BITS = {"PCM_S8": 8, "PCM_U8": 8, "PCM_16": 16, "PCM_24": 24, "PCM_32": 32}
+KNOWN = "wav, flac, ogg, opus, mp3, m4a, aiff, caf, w64 and au"
+MAGIC = (
+    b"RIFF", b"RIFX", b"RF64", b"fLaC", b"OggS", b"ID3", b"FORM", b"caff", b"riff", b".snd",
+    b"dns.",
+)  # fmt: skip
+READABLE = (*WAVES, "FLAC", "OGG", "MP3", "AIFF", "CAF", "W64", "AU")
+PCM_BITS = {
+    "PCM_S8": 8, "PCM_U8": 8, "PCM_16": 16, "PCM_24": 24, "PCM_32": 32,
+    "ALAC_16": 16,
+}  # fmt: skip
+DOUBLES = ("PCM_32", "ALAC_32", "DOUBLE")  # what float32 cannot hold
 PERCEPTUAL = ("VORBIS", "OPUS", "MPEG_LAYER_III", "AAC")
-_DEEP = ("PCM_24", "PCM_32", "FLOAT", "DOUBLE")
+_PACKED = {"ALAC_20": "PCM_24", "ALAC_24": "PCM_24", "ALAC_32": "PCM_32"}
+_DEEP = {s: s for s in ("PCM_24", "PCM_32", "FLOAT", "DOUBLE")} | _PACKED
+_UNSIGNED, _SIGNED = {"PCM_S8": "PCM_U8"}, {"PCM_U8": "PCM_S8"}
 # For each extension the container, its usual subtype, and what comes nearer to some hosts.
 _NEAREST: dict[str, tuple[str, str, Mapping[str, str]]] = {
-    ".wav": ("WAV", "PCM_16", {s: s for s in _DEEP} | {"PCM_S8": "PCM_U8"}),
-    ".flac": ("FLAC", "PCM_16", dict.fromkeys(_DEEP, "PCM_24") | {"PCM_U8": "PCM_S8"}),
+    ".wav": ("WAV", "PCM_16", _DEEP | _UNSIGNED),
+    ".flac": ("FLAC", "PCM_16", dict.fromkeys(_DEEP, "PCM_24") | _SIGNED),
     ".ogg": ("OGG", "VORBIS", {}),
     ".oga": ("OGG", "VORBIS", {}),
     ".opus": ("OGG", "OPUS", {}),
     ".mp3": ("MP3", "MPEG_LAYER_III", {}),
     ".m4a": ("M4A", "AAC", {}),
+    ".aif": ("AIFF", "PCM_16", _DEEP | _SIGNED),
+    ".aiff": ("AIFF", "PCM_16", _DEEP | _SIGNED),
+    ".aifc": ("AIFF", "PCM_16", _DEEP | _SIGNED),
+    ".caf": ("CAF", "PCM_16", _DEEP | _SIGNED),
+    ".w64": ("W64", "PCM_16", _DEEP | _UNSIGNED),
+    ".au": ("AU", "PCM_16", _DEEP | _SIGNED),
+    ".snd": ("AU", "PCM_16", _DEEP | _SIGNED),
 }
+SUFFIXES = (*_NEAREST, ".aac")  # what a folder is searched for; the last is read only
+SNDFILE_SUFFIXES = tuple(one for one in _NEAREST if one != ".m4a")  # without ffmpeg
 _RATES_HZ = {
     "OPUS": (8_000, 12_000, 16_000, 24_000, 48_000),
     "MPEG_LAYER_III": (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000),
@@ -37,8 +53,9 @@ _RATES_HZ = {
         96_000,
     ),
 }  # fmt: skip
+_ALAC_FRAMES = 1 << 25  # libsndfile loses its own index of a longer file: PCM has none
 _MAX_CHANNELS = {"MP3": 2, "FLAC": 8, "M4A": 8}
-WAV_LIMIT_BYTES = (1 << 32) - (1 << 16)  # sizes in a WAV header have 32 bits; leave room for tags
+WAV_LIMIT_BYTES = (1 << 32) - (1 << 16)  # sizes in headers of WAV and AIFF have 32 bits
 
 
 class Like(Protocol):
@@ -51,7 +68,9 @@ class Like(Protocol):
     @property
     def subtype(self) -> str: ...
     @property
-    def tags(self) -> Mapping[str, str]: ...
+    def metadata(self) -> Metadata: ...
+    @property
+    def endian(self) -> str: ...
     @property
     def bitrate_bps(self) -> int | None: ...
 
@@ -66,10 +85,19 @@ def kind_of(path: Path, like: Like, frames: int, channels: int) -> tuple[str, st
     # Of MPEG libsndfile reads more than it writes: there only layer III in an MP3 will do.
     if alike and subtype not in ("OPUS", "MPEG_LAYER_III") and like.subtype != "MPEG_LAYER_III":
         kind, subtype = like.format, like.subtype
-    subtype = nearer.get(subtype if alike else like.subtype, subtype)
+    elif not alike:
+        subtype = nearer.get(like.subtype, subtype)
+    # libsndfile's ALAC of more than 16 bits does not give noise back as it was.
+    subtype = _PACKED.get(subtype, subtype)
+    if subtype == "ALAC_16" and frames > _ALAC_FRAMES:
+        subtype = "PCM_16"
     sample_bytes = PCM_BITS.get(subtype, 64 if subtype == "DOUBLE" else 32) // 8
-    if kind in WAVES and frames * channels * sample_bytes > WAV_LIMIT_BYTES:
+    size_bytes = frames * channels * sample_bytes + like.metadata.size_bytes
+    if kind in WAVES and size_bytes > WAV_LIMIT_BYTES:
         kind = "RF64"
+    if kind == "AIFF" and size_bytes > WAV_LIMIT_BYTES:
+        hint = "wav, w64, caf and flac hold more"
+        raise AudioError("aiff cannot hold more than 4 GB", hint=hint)
     name = "opus" if subtype == "OPUS" else kind.lower()
     if like.sample_rate not in (rates_hz := _RATES_HZ.get(subtype, (like.sample_rate,))):
         hint = "write flac or wav, or resample to one of " + ", ".join(map(str, rates_hz))
@@ -78,6 +106,17 @@ def kind_of(path: Path, like: Like, frames: int, channels: int) -> tuple[str, st
         hint = f"it holds {most}; wav holds more"
         raise AudioError(f"{name} cannot hold {channels} channels", hint=hint)
     return kind, subtype
+
+
+def unreadable(path: Path, head: bytes, kind: str = "") -> AudioError:
+    """Return the refusal of a file that begins like this, or is of a format that is not read."""
+    if not kind and head.startswith(MAGIC):
+        return cut_short(path, "is damaged, cut short or of an unknown codec")
+    if kind:
+        what, verb = f"{path}: {kind.lower()} is not supported", "are"
+    else:
+        what, verb = f"{path} is not a recording that can be read", "can be read"
+    return AudioError(what, hint=f"{KNOWN} {verb}; convert others, for example with ffmpeg")
 
 
 def encoder_options(
@@ -101,20 +140,3 @@ def encoder_options(
         kbps = min(256, max(64, host_kbps / channels))
         return {"compression_level": (256 - kbps) / 250}
     return {"compression_level": 0.1} if subtype == "VORBIS" else {}
-
-
-def encodable(block: npt.NDArray[Any], subtype: str) -> tuple[npt.NDArray[Any], int]:
-    """Limit and round what goes into an integer format; count the samples beyond full scale.
-
-    Left to itself libsndfile rounds down in a WAV and to nearest in a FLAC. Levels shifted to the
-    top of 32 bits it only shifts back.
-    """
-    if subtype in ("FLOAT", "DOUBLE", *PERCEPTUAL):  # these hold peaks above 1.0
-        return block, 0
-    beyond = int(np.count_nonzero(np.abs(block) > 1.0))
-    if subtype not in PCM_BITS:
-        return np.clip(block, -1.0, 1.0), beyond
-    bits = PCM_BITS[subtype]
-    steps = np.float64(2 ** (bits - 1))
-    levels = np.clip(np.rint(block * steps), -steps, steps - 1)
-    return levels.astype(np.int32) << (32 - bits), beyond

@@ -12,6 +12,12 @@ from typing import Any
 from keybound.errors import AudioError
 
 WAVES = ("WAV", "WAVEX", "RF64")  # three headers of one family, all of them named .wav
+_W64_BYTES = {
+    "PCM_U8": 1, "PCM_16": 2, "PCM_24": 3, "PCM_32": 4, "FLOAT": 4, "DOUBLE": 8, "ULAW": 1,
+    "ALAW": 1,
+}  # fmt: skip
+PASSED_BYTES = 50_000  # beyond that libsndfile reads a CAF from a wrong place
+_W64_DATA = b"data" + bytes.fromhex("f3acd3118cd100c04f8edb8a")
 
 
 def cut_short(path: Path, what: str) -> AudioError:
@@ -36,12 +42,21 @@ def head_of(path: Path) -> bytes:
 def promised_frames(path: Path, file: Any) -> int:
     """Say how many frames must come out; refuse a file that cannot tell, or ends before its end.
 
-    libsndfile reads what is left of a WAV, an Ogg or an MP3 without a word.
+    libsndfile reads what is left of an MP3, an Ogg or a file without compression without a word.
     """
     whole, promised = True, int(file.frames)
     with path.open("rb") as raw, mmap.mmap(raw.fileno(), 0, access=mmap.ACCESS_READ) as data:
         if file.format in WAVES:
             whole = _data_chunk_end(data) <= len(data)
+        elif file.format in ("AIFF", "CAF", "W64", "AU"):
+            start, end = _sound_span(data)
+            whole = end <= len(data)
+            if file.format == "CAF" and start > PASSED_BYTES:
+                what = f"{path} has more before its sound than can be passed over"
+                raise AudioError(what, hint="convert it, for example to wav with ffmpeg")
+            # libsndfile takes the chunks behind the sound of a W64 for sound.
+            if file.format == "W64" and (width := _W64_BYTES.get(file.subtype)):
+                promised = min(promised, (end - start) // (width * file.channels))
         elif file.format == "OGG":  # the last page is marked when the encoder came to its end
             page = data[max(0, data.rfind(b"OggS")) :]
             whole = len(page) > 26 and len(page) >= 27 + page[26] + sum(page[27 : 27 + page[26]])
@@ -55,6 +70,29 @@ def promised_frames(path: Path, file: Any) -> int:
         raise AudioError(f"{path} does not say how long it is", hint=hint)
     # Encoders of MPEG disagree by one frame on what a header counts.
     return promised - (1_152 if file.subtype.startswith("MPEG") else 0)
+
+
+def _sound_span(data: mmap.mmap) -> tuple[int, int]:
+    """Return where an AIFF, CAF, W64 or AU says that its sound lies; zeros if it does not say."""
+    if data[:4] in (b".snd", b"dns."):
+        start, size = struct.unpack_from(">2I" if data[:1] == b"." else "<2I", data, 4)
+        return (0, 0) if size == 0xFFFFFFFF else (start, start + size)
+    start, header, sound, align, counted = {
+        b"FORM": (12, ">4sI", b"SSND", 2, 0),
+        b"caff": (8, ">4sq", b"data", 1, 0),  # a size of -1: to the end
+        b"riff": (40, "<16sQ", _W64_DATA, 8, 24),  # sizes count the chunk's own header
+    }[data[:4]]
+    width = struct.calcsize(header)
+    while start + width <= len(data):
+        name, size = struct.unpack_from(header, data, start)
+        start += width
+        size -= counted
+        if name == sound and size >= 0:
+            return start, start + size
+        if size < 0:
+            break
+        start += size + -size % align
+    return 0, 0
 
 
 def _data_chunk_end(data: mmap.mmap) -> int:

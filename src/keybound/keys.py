@@ -6,17 +6,21 @@ No message and no repr ever shows secret bytes, nor characters of a file refused
 The format and the derivation are specified in docs/spec.md.
 """
 
-import contextlib
 import hashlib
 import hmac
 import os
 import re
 import secrets
+import shlex
+import stat
 import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from keybound.errors import KeyFileError
+from keybound import output
+from keybound.errors import KeyFileError, KeyFileWarning
 
 KEY_BYTES = 32
 CHECKSUM_BYTES = 4
@@ -88,10 +92,17 @@ class Key:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "Key":
-        """Read a key from a file, or from standard input where the path is `-`."""
+        """Read a key from a file, or from standard input where the path is `-`.
+
+        A file that everybody may read is refused; one that its group may read raises a
+        `KeyFileWarning`.
+        """
         name = os.fspath(path)
         source = "the key on standard input" if name == "-" else f"key file {name!r}"
-        return _parse(_to_text(_read_start(name, source), source), source)
+        data, mode = _read_start(name, source)
+        key = _parse(_to_text(data, source), source)
+        check_private(mode, name, source)  # last: what is no key is told so first
+        return key
 
     def write(self, path: str | os.PathLike[str], comment: str = "") -> None:
         """Write the key to a new file that only its owner can read (mode 0600).
@@ -101,30 +112,11 @@ class Key:
         """
         if os.fspath(path) == "-":
             raise KeyFileError("a key is not written to standard output", hint="name a new file")
-        path = Path(path)
         data = self.to_text(comment).encode()
-        try:
-            # O_EXCL makes the check and the creation one step, and does not follow links.
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            raise KeyFileError(
-                f"{os.fspath(path)!r} already exists",
-                hint="key files are never overwritten: choose another name",
-            ) from None
-        except (OSError, ValueError) as error:
-            raise _not_written(path, error) from error
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-        except BaseException as error:
-            # Also on an interrupt: half a key must not lie where a key is expected.
-            path.unlink(missing_ok=True)
-            if isinstance(error, OSError):
-                raise _not_written(path, error) from error
-            raise
-        _sync_folder(path.parent)
+        hint = "key files are never overwritten: choose another name"
+        how: Any = {"kind": KeyFileError, "exists_hint": hint}
+        with output.writing(path, mode=output.PRIVATE, **how) as part:
+            part.write_bytes(data)
 
     def to_text(self, comment: str = "") -> str:
         """Give the text of the key file, secret included, with a comment at its head."""
@@ -174,15 +166,15 @@ def _checksum(secret: bytes) -> bytes:
     return hashlib.sha256(PREFIX.encode() + secret).digest()[:CHECKSUM_BYTES]
 
 
-def _read_start(name: str, source: str) -> bytes:
-    """Read one byte more than a key file may have, so that a larger file shows."""
+def _read_start(name: str, source: str) -> tuple[bytes, int]:
+    """Read one byte more than a key file may have, so that a larger file shows; and its mode."""
     try:
         if name == "-" and sys.stdin is None:
             raise KeyFileError(f"{source} cannot be read: standard input is closed")
         if name == "-":
-            return sys.stdin.buffer.read(FILE_MAX + 1)
+            return sys.stdin.buffer.read(FILE_MAX + 1), 0
         with Path(name).open("rb") as file:
-            return file.read(FILE_MAX + 1)
+            return file.read(FILE_MAX + 1), os.fstat(file.fileno()).st_mode
     except FileNotFoundError:
         raise KeyFileError(f"{source} does not exist", hint=KEYGEN_HINT) from None
     except IsADirectoryError:
@@ -194,6 +186,17 @@ def _read_start(name: str, source: str) -> bytes:
         ) from None
     except (OSError, ValueError) as error:
         raise KeyFileError(f"{source} cannot be read: {_reason(error)}") from error
+
+
+def check_private(mode: int, name: str, source: str) -> None:
+    """Raise an error where everybody may read a secret file, and warn where its group may."""
+    if os.name != "posix" or not stat.S_ISREG(mode):  # a pipe is read once
+        return
+    mend = f"chmod 600 {shlex.quote(name)}"
+    if mode & stat.S_IRWXO:
+        raise KeyFileError(f"{source} is open to everybody", hint=mend)
+    if mode & stat.S_IRWXG:
+        warnings.warn(f"{source} is open to its group ({mend})", KeyFileWarning, stacklevel=3)
 
 
 def _to_text(data: bytes, source: str) -> str:
@@ -269,20 +272,6 @@ def _secret(line: str, source: str) -> bytes:
             f"{source} is mistyped or damaged: its checksum does not match", hint=COPY_HINT
         )
     return secret
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the name of a new file durable too, where the system lets folders be synced."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def _not_written(path: Path, error: OSError | ValueError) -> KeyFileError:
-    return KeyFileError(f"key file {os.fspath(path)!r} cannot be written: {_reason(error)}")
 
 
 def _reason(error: OSError | ValueError) -> str:

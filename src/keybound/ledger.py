@@ -1,15 +1,18 @@
 """The verbs of `keybound record`, and what other verbs write into the registry or read from it."""
 
 import json
+import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import click
 
-from keybound import records
-from keybound.errors import RecordError
+from keybound import origin, records
+from keybound.errors import KeyBoundError, NotGenuineError, RecordError
 from keybound.keys import Key
-from keybound.parties import Claim
+from keybound.output import Part
+from keybound.parties import Claim, Untried
 from keybound.records import Entry, Stamped
 from keybound.registry import Registry, default_path
 from keybound.signing import PUBLIC_BYTES, SigningKey
@@ -75,10 +78,10 @@ def record_check(
     registry: str | None,
     as_json: bool,
 ) -> None:
-    """Say whether the record in the file PATH is as it was made.
+    """Say whether the record in the file PATH is as it was made. Exit status 0 if so, 1 if not.
 
     Checked with the key of its party, or with the public key of who signed it. The public key must
-    come from the signer and not from the file.
+    come from the signer and not from the file. What is not a record at all is an error, status 2.
     """
     if sum(given is not None for given in (name, key_file, public)) != 1:
         raise click.UsageError("check with one of --party, --key and --public")
@@ -86,16 +89,19 @@ def record_check(
     if public is not None:
         if len(public) != PUBLIC_BYTES:
             raise click.UsageError(f"a public key has {2 * PUBLIC_BYTES} hex digits")
-        stamped.check_signature(public)
-        how = "signature holds"
+        by, check = "signature", partial(stamped.check_signature, public)
     else:
-        stamped.check(_key(name, key_file, registry))
-        how = "mac holds"
-    about = {
-        name: value for name, value in _brief(Entry(None, stamped)).items() if name != "number"
-    }
-    text = f"{how}: payload {about['payload']} of {about['party']}, marked {about['created']}"
-    emit({"holds": True, "by": how.split()[0]} | about, text, as_json)
+        by, check = "mac", partial(stamped.check, _key(name, key_file, registry))
+    about = _brief(Entry(None, stamped))
+    del about["number"]
+    try:
+        check()
+    except NotGenuineError as error:
+        words = error.message + (f" ({error.hint})" if error.hint else "")
+        emit({"holds": False, "by": by, "error": words} | about, words, as_json)
+        sys.exit(1)
+    text = f"{by} holds: payload {about['payload']} of {about['party']}, marked {about['created']}"
+    emit({"holds": True, "by": by} | about, text, as_json)
 
 
 @record.command("keygen")
@@ -109,10 +115,10 @@ def record_keygen(path: str) -> None:
     click.echo(public)
 
 
-def note(stamped: Stamped, registry: str | None) -> int:
-    """Keep the record of an embedding; give its number."""
+def appear(stamped: Stamped, part: Part, registry: str | None) -> int:
+    """Let a marked file and its record appear together; return the number of the record."""
     with Registry(registry or default_path()) as known:
-        return known.append(stamped)
+        return known.appear(stamped, part)
 
 
 class Told(NamedTuple):
@@ -141,16 +147,41 @@ def tell(path: str, payload: int | None, nonce: bytes, position: int | None) -> 
 def entries_of(
     claims: Sequence[Claim], registry: str | None, told: Told | None = None
 ) -> dict[str, tuple[Entry, ...]]:
-    """Give the records of each claimant: the one that was told, else those of the registry."""
+    """Return the records of each claimant: the one that was told, else those of the registry.
+
+    Each was stamped with the key of its claimant; one that was not is refused before any work.
+    """
     if told is not None:
         if len(claims) != 1 or claims[0].payload != told.payload:
             raise RecordError("the record is not of this party's payload")
-        told.entry.stamped.check(claims[0].key)  # before any work
+        told.entry.stamped.check(claims[0].key)
         return {claims[0].name: (told.entry,)}
     if not any(one.name for one in claims):
         return {one.name: () for one in claims}
     with Registry(registry or default_path()) as known:
-        return {one.name: known.records(known.get(one.name)) for one in claims}
+        return {one.name: _kept(known, one) for one in claims}
+
+
+def entries_of_any(
+    claims: Sequence[Claim], registry: str | None
+) -> tuple[dict[str, tuple[Entry, ...]], list[Untried]]:
+    """Return the records of each party; name those whose records were changed or are damaged."""
+    entries: dict[str, tuple[Entry, ...]] = {}
+    untried: list[Untried] = []
+    with Registry(registry or default_path()) as known:
+        for one in claims:
+            try:
+                entries[one.name] = _kept(known, one)
+            except KeyBoundError as error:
+                untried.append(Untried(one.name, error.message))
+    return entries, untried
+
+
+def _kept(known: Registry, claim: Claim) -> tuple[Entry, ...]:
+    entries = known.records(known.get(claim.name))
+    for entry in entries:
+        origin.check(entry, claim.key)
+    return entries
 
 
 def _entry(number: int, registry: str | None) -> Entry:

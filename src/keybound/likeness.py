@@ -6,7 +6,7 @@ measured figures are in docs/security.md.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -29,7 +29,7 @@ from keybound.fingerprint import (
     unpack,
 )
 from keybound.seal import BANDS
-from keybound.search import respeed
+from keybound.sounds import respeed
 
 FALSE_MATCH = 1e-6  # how often other words are called the same, at most, corrected for the search
 SPREAD = 1.6  # of z at one place for other words, measured: bits are not independent
@@ -57,27 +57,43 @@ class Sketch:
     whole: Levels  # as `fingerprint.listen` weighs it: (steps, BITS)
     part: Levels
     first: int  # step of the recording with which the part begins
+    channel: int | None = None  # None: all channels together
+    others: tuple["Sketch", ...] = ()  # of single channels, where they differ
 
     @classmethod
-    def of(cls, levels: Floats | Levels) -> Self:
-        """Listen to a recording once, however many fingerprints it is put to."""
-        whole = listen(levels)
-        part = _busiest(whole)
-        return cls(whole, levels[part].astype(np.float16), part.start)
+    def of(cls, levels: Floats | Levels | Mapping[int | None, Levels]) -> Self:
+        """Listen to a recording once, however many fingerprints it is put to.
+
+        A detection may have several levels (`heard`), by channel, those of all channels first.
+        """
+        made = []
+        for channel, one in (levels if isinstance(levels, Mapping) else {None: levels}).items():
+            part = _busiest(whole := listen(one))
+            made.append(cls(whole, one[part].astype(np.float16), part.start, channel))
+        return replace(made[0], others=tuple(made[1:]))
 
     def to_bytes(self) -> bytes:
         """Pack it: 1600 bytes for each second, and at most 256 kilobytes for the part."""
-        sizes = np.array([len(self.whole), self.first], "<i8").tobytes()
-        whole = np.rint(self.whole * np.float16(LOUDEST)).astype(np.int8)
-        return b"".join((sizes, whole.tobytes(), self.part.astype("<f2").tobytes()))
+        channel = -1 if self.channel is None else self.channel
+        sizes = np.array([len(self.whole), len(self.part), self.first, channel], "<i8").tobytes()
+        whole = np.rint(self.whole * np.float16(LOUDEST)).astype(np.int8).tobytes()
+        part = self.part.astype("<f2").tobytes()
+        return b"".join((sizes, whole, part, *(one.to_bytes() for one in self.others)))
 
     @classmethod
     def parse(cls, data: bytes) -> Self:
         """Unpack it."""
-        steps, first = (int(size) for size in np.frombuffer(data, "<i8", 2))
-        whole = np.frombuffer(data, np.int8, steps * BITS, 16).reshape(-1, BITS)
-        part = np.frombuffer(data, "<f2", -1, 16 + steps * BITS).reshape(-1, BANDS)
-        return cls(whole.astype(np.float16) / np.float16(LOUDEST), part.astype(np.float16), first)
+        made, at = [], 0
+        while at < len(data):
+            steps, rows, first, channel = (int(n) for n in np.frombuffer(data, "<i8", 4, at))
+            whole = np.frombuffer(data, np.int8, steps * BITS, at + 32).reshape(-1, BITS)
+            at += 32 + steps * BITS
+            part = np.frombuffer(data, "<f2", rows * BANDS, at).reshape(-1, BANDS)
+            at += 2 * rows * BANDS
+            weighed = whole.astype(np.float16) / np.float16(LOUDEST)
+            where = None if channel < 0 else channel
+            made.append(cls(weighed, part.astype(np.float16), first, where))
+        return replace(made[0], others=tuple(made[1:]))
 
 
 @dataclass(frozen=True)
@@ -88,7 +104,7 @@ class Match:
     well anywhere. `start_s` is where the recording begins in the one that was fingerprinted, and
     `from_s` to `to_s` is the part of it that was compared, at its speed divided by `speed`.
     `errors` is the share of bits that differ there, and `differs_s` are the stretches in which
-    nothing agrees.
+    nothing agrees. `channel` is the one that was compared, from 0; None: all together.
     """
 
     decision: str
@@ -100,6 +116,7 @@ class Match:
     to_s: float
     speed: float = 1.0
     differs_s: tuple[tuple[float, float], ...] = ()
+    channel: int | None = None
 
     @property
     def settled(self) -> bool:
@@ -111,15 +128,30 @@ NOTHING = Match("unclear", 1.0, 0.0, 0.5, 0.0, 0.0, 0.0)
 
 
 def match(
-    known: Fingerprint, heard: Floats | Levels | Sketch, *, speed: float = SPEED, tries: int = 1
+    known: Fingerprint,
+    heard: Floats | Levels | Mapping[int | None, Levels] | Sketch,
+    *,
+    speed: float = SPEED,
+    tries: int = 1,
 ) -> Match:
     """Find where a recording agrees best with a fingerprint, and say whether it is the same.
 
     `speed` is the largest change of speed looked for, and `tries` the number of fingerprints that
-    the recording is put to: the chance of a false match is shared among all of them.
+    the recording is put to: the chance of a false match is shared among all of them, and among
+    the channels that are compared by themselves until one is the same. It is `other` if all are.
     """
-    share = tries * (2 if speed > 0 else 1)
     sketch = heard if isinstance(heard, Sketch) else Sketch.of(heard)
+    found = []
+    for one in (sketch, *sketch.others):
+        own = _match(known, one, speed, tries * (1 + len(sketch.others)))
+        found.append(replace(own, channel=one.channel))
+        if own.decision == "same":
+            return found[-1]
+    return min(found, key=lambda one: (one.decision != "unclear", one.p))
+
+
+def _match(known: Fingerprint, sketch: Sketch, speed: float, tries: int) -> Match:
+    share = tries * (2 if speed > 0 else 1)
     best = _best(known, sketch.whole, share)
     if best.settled or not speed > 0 or len(sketch.whole) < COLUMN_STEPS * LEAST_COLUMNS:
         return best

@@ -5,9 +5,10 @@ other audio than its record was carried there. Knows levels, records and what wa
 no audio, no networks, no registry.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from keybound.blocks import Floats
 from keybound.errors import RecordError
@@ -67,46 +68,82 @@ class Origin:
 UNTRACED = Origin()
 
 
+class Compared(NamedTuple):
+    """A recording put to records: how it agrees with each, and whether at other speeds too."""
+
+    found: list[tuple[Match, Entry]]
+    searched: bool
+
+    @property
+    def same(self) -> list[tuple[Match, Entry]]:
+        """Return the records whose audio it is, the surest first."""
+        own = [one for one in self.found if one[0].decision == "same"]
+        return sorted(own, key=lambda one: one[0].p)
+
+    @property
+    def origin(self) -> Origin:
+        """Return what they say together."""
+        if not self.found:
+            return UNTRACED
+        best, entry = min(self.found, key=lambda pair: (pair[0].decision != "same", pair[0].p))
+        decision = _decide([one for one, _ in self.found], searched=self.searched)
+        record = entry.stamped.record
+        return Origin(
+            match=decision,
+            record=entry.number,
+            created=_moment(record.created),
+            p=best.p,
+            agreement=best.agreement,
+            compared=len(self.found),
+            differs_s=best.differs_s if decision == "same" else (),
+        )
+
+
+def compare(
+    heard: Floats | Levels | Mapping[int | None, Levels] | Sketch,
+    entries: Sequence[Entry],
+    *,
+    key: Key,
+    tries: int = 1,
+    among: int = 0,
+) -> Compared:
+    """Compare a recording with records. `tries` counts the parties, `among` all their records.
+
+    Other speeds are tried among few records, if none is found at its own. A record that the key
+    did not stamp is refused.
+    """
+    for entry in entries:
+        check(entry, key)
+    few = max(among, len(entries)) <= MOST_AT_SPEEDS
+    if not entries:
+        return Compared([], few)
+    sketch = heard if isinstance(heard, Sketch) else Sketch.of(heard)
+    # Half of the chance is for other speeds.
+    found = _compare(sketch, entries, 0.0, (2 if few else 1) * tries * len(entries))
+    if few and not any(one.settled for one, _ in found):
+        found = _compare(sketch, entries, SPEED, tries * len(entries))
+    return Compared(found, few)
+
+
 def trace(
-    heard: Floats | Levels | Sketch,
+    heard: Floats | Levels | Mapping[int | None, Levels] | Sketch,
     seal: Sealed,
     entries: Sequence[Entry],
     *,
     key: Key,
     tries: int = 1,
+    among: int = 0,
 ) -> Origin:
     """Find which record a recording is.
 
     Where the seal holds, the records of its position are compared; if there are none, all are, but
-    then none of them speaks against the seal. `tries` counts the parties. A record that the key
-    did not stamp is refused.
+    then none of them speaks against the seal.
     """
-    for entry in entries:
-        _check(entry, key)
     placed = [one for one in entries if one.stamped.record.position == seal.position]
-    chosen = placed if seal.holds and placed else entries
-    if not chosen:
-        return UNTRACED
-    sketch = heard if isinstance(heard, Sketch) else Sketch.of(heard)
-    few = len(chosen) <= MOST_AT_SPEEDS
-    # Half of the chance is for other speeds, which are tried if no record is found at its own.
-    found = _compare(sketch, chosen, 0.0, (2 if few else 1) * tries * len(chosen))
-    if few and not any(one.settled for one, _ in found):
-        found = _compare(sketch, chosen, SPEED, tries * len(chosen))
-    best, entry = min(found, key=lambda pair: (pair[0].decision != "same", pair[0].p))
-    decision = _decide([one for one, _ in found], searched=few)
-    if seal.holds and not placed and decision != "same":
-        return UNTRACED
-    record = entry.stamped.record
-    return Origin(
-        match=decision,
-        record=entry.number,
-        created=_moment(record.created),
-        p=best.p,
-        agreement=best.agreement,
-        compared=len(chosen),
-        differs_s=best.differs_s if decision == "same" else (),
-    )
+    if seal.holds and placed:
+        return compare(heard, placed, key=key, tries=tries).origin
+    found = compare(heard, entries, key=key, tries=tries, among=among).origin
+    return UNTRACED if seal.holds and found.match != "same" else found
 
 
 def _compare(
@@ -124,13 +161,14 @@ def _decide(found: Sequence[Match], *, searched: bool) -> str:
     return "other" if decisions == {"other"} and searched else "unclear"
 
 
-def _check(entry: Entry, key: Key) -> None:
+def check(entry: Entry, key: Key) -> None:
+    """Refuse a record that the key did not stamp; name it."""
     try:
         entry.stamped.check(key)
     except RecordError as error:
         if entry.number is None:
             raise
-        raise RecordError(f"record {entry.number}: {error.message}", hint=error.hint) from None
+        raise type(error)(f"record {entry.number}: {error.message}", hint=error.hint) from None
 
 
 def _moment(created: datetime) -> str:

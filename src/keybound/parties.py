@@ -1,9 +1,10 @@
 """The verbs `keygen` and `party`, and whose mark the options of other verbs name."""
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import click
 
@@ -11,7 +12,9 @@ from keybound import codes
 from keybound.errors import KeyBoundError, KeyFileError
 from keybound.keys import Key
 from keybound.registry import Party, Registry, default_path
-from keybound.terminal import as_json, emit, number, options, registry, say
+from keybound.terminal import as_json, emit, model, number, options, registry, say
+
+Made = TypeVar("Made")
 
 NOBODY = "no party is registered (keybound party add)"
 
@@ -37,16 +40,33 @@ def party() -> None:
 @options(
     click.option("--key", "key_file", required=True, help="The party's key file."),
     click.option("--payload", type=number, required=True, help="24301 or 0x5eed."),
-    click.option("--bits", default=16, show_default=True, help="Length of the payload."),
+    click.option("--bits", type=int, help="Length of the payload; that of the model if not given."),
     click.option("--rho", default=2, show_default=True, help="Wrong bits that are tolerated."),
     registry,
+    model,
 )
 def party_add(
-    name: str, key_file: str, payload: int, bits: int, rho: int, registry: str | None
+    name: str,
+    key_file: str,
+    payload: int,
+    bits: int | None,
+    rho: int,
+    registry: str | None,
+    model: str | None,
 ) -> None:
-    """Add the party NAME. Its key stays in its file; only the path is kept."""
+    """Add the party NAME. Its key stays in its file; only the path is kept.
+
+    Its payload must be as long as those of the model that marks for it.
+    """
+    from keybound.engine import SHIPPED, read_card
+
     if key_file == "-":
         raise click.UsageError("a party needs a key file, not a key on standard input")
+    own = read_card(Path(model) if model else SHIPPED).bits
+    bits = own if bits is None else bits
+    if bits != own:
+        hint = "--model names other weights" if model is None else "leave --bits out"
+        raise KeyBoundError(f"the model carries payloads of {own} bits, not {bits}", hint=hint)
     fingerprint = Key.read(key_file).fingerprint
     made = Party(name, payload, bits, rho, Path(key_file), fingerprint, datetime.now(UTC))
     with Registry(registry or default_path()) as parties:
@@ -112,13 +132,40 @@ def lone_key(key_file: str | None, *others: object) -> Key:
     return Key.read(key_file)
 
 
-def every_claim(registry: str | None, bits: int) -> list[Claim]:
-    """Make a claimant of every registered party."""
+class Untried(NamedTuple):
+    """A registered party that a recording could not be put to, and why, in a line."""
+
+    name: str
+    error: str
+
+
+def every_claim(registry: str | None, bits: int) -> tuple[list[Claim], list[Untried]]:
+    """Make a claimant of every registered party that can be tried; name the others."""
     with Registry(registry or default_path()) as parties:
-        claims = [party_claim(one, bits) for one in parties.list()]
-    if not claims:
+        return triable(parties.list(), lambda one: party_claim(one, bits))
+
+
+def triable(
+    known: Sequence[Party], make: Callable[[Party], Made]
+) -> tuple[list[Made], list[Untried]]:
+    """Make something of each party; name those of which it cannot be made, and say why.
+
+    Raise the first reason if none can.
+    """
+    if not known:
         raise KeyBoundError(NOBODY)
-    return claims
+    made: list[Made] = []
+    untried: list[Untried] = []
+    reasons: list[KeyBoundError] = []
+    for one in known:
+        try:
+            made.append(make(one))
+        except KeyBoundError as error:
+            reasons.append(error)
+            untried.append(Untried(one.name, error.message))
+    if not made:
+        raise reasons[0]
+    return made, untried
 
 
 def party_claim(one: Party, bits: int) -> Claim:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from keybound import output
 from keybound.errors import AudioError, missing
 from keybound.evidence import Detection
 
@@ -17,8 +18,7 @@ def check(path: Path) -> None:
     if path.suffix.lower() not in ENDINGS:
         what = f"{path} does not end in the name of a picture"
         raise AudioError(what, hint=f"{', '.join(ENDINGS)} can be written")
-    if not path.parent.is_dir():
-        raise AudioError(f"{path.parent} is not a folder", hint="make it first")
+    output.check(path, replace=True)
     if find_spec("matplotlib") is None:
         raise missing("matplotlib", "plot")
 
@@ -44,7 +44,5 @@ def draw(found: Detection, path: Path, title: str = "") -> None:
     said = where if found.present else "no mark found"
     axes.set(title=f"{title}: {said}" if title else said, ylim=(0, 1.02), xlabel="seconds")
     axes.set(xlim=(0, len(chance) * found.frame_s), ylabel="presence")
-    try:
-        figure.savefig(path, dpi=120, metadata={"Date": None} if path.suffix == ".svg" else None)
-    except OSError as error:
-        raise AudioError(f"{path} cannot be written", hint="check the folder") from error
+    with output.writing(path, replace=True) as part:
+        figure.savefig(part, dpi=120, metadata={"Date": None} if path.suffix == ".svg" else None)

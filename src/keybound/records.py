@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from keybound import codes, seal, signing
-from keybound.errors import KeyBoundError, RecordError
+from keybound import codes, output, seal, signing
+from keybound.errors import KeyBoundError, NotGenuineError, RecordError
 from keybound.fingerprint import Fingerprint
 from keybound.keys import FINGERPRINT_BYTES, Key
 
@@ -109,12 +109,12 @@ class Stamped:
     def check(self, key: Key) -> None:
         """Refuse a record that this key did not stamp, or that was changed since."""
         if not hmac.compare_digest(_mac(self.record, key), self.mac):
-            raise RecordError(
+            raise NotGenuineError(
                 "the record was changed, or stamped with another key",
                 hint=f"it names key {self.record.key}",
             )
         if self.record.key != key.fingerprint:
-            raise RecordError(f"the record names key {self.record.key}, which did not stamp it")
+            raise NotGenuineError(f"the record names key {self.record.key}, which did not stamp it")
 
     def sign(self, with_key: signing.SigningKey) -> "Stamped":
         """Add a signature, which can be checked without the party's key."""
@@ -127,9 +127,9 @@ class Stamped:
         of their own.
         """
         if not self.signature:
-            raise RecordError("the record is not signed")
+            raise NotGenuineError("the record is not signed")
         if self.public != public:
-            raise RecordError(
+            raise NotGenuineError(
                 "the record is signed by somebody else", hint=f"by {self.public.hex()}"
             )
         signing.check(public, self._signed(), self.signature)
@@ -145,8 +145,10 @@ class Stamped:
         return _canonical(whole) + b"\n"
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Export the record to a new file; one that exists is never replaced."""
-        _write_new(Path(path), self.to_bytes())
+        """Export the record to a new file of mode 0600; one that exists is never replaced."""
+        how: Any = {"kind": RecordError, "exists_hint": "choose another name"}
+        with output.writing(path, mode=output.PRIVATE, **how) as part:
+            part.write_bytes(self.to_bytes())
 
 
 class Entry(NamedTuple):
@@ -260,20 +262,3 @@ def _check_text(what: str, text: str) -> None:
 def _check_hex(what: str, text: str, length: int) -> None:
     if not re.fullmatch(rf"[0-9a-f]{{{2 * length}}}", text):
         raise RecordError(f"the {what} of a record is not {2 * length} hex digits")
-
-
-def _write_new(path: Path, data: bytes) -> None:
-    try:
-        with path.open("xb") as file:
-            try:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            except BaseException:
-                path.unlink(missing_ok=True)  # half a record must not lie where one is expected
-                raise
-    except FileExistsError:
-        raise RecordError(f"{os.fspath(path)!r} exists", hint="choose another name") from None
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise RecordError(f"record {os.fspath(path)!r} cannot be written: {reason}") from error

@@ -1,7 +1,8 @@
 """The registry: which parties there are, with what payload and which key file (SQLite).
 
-Holds the path of each key file and the key's public fingerprint, never the key itself; and the
-records of what was marked for them. Knows nothing of audio or networks, and leaves to its caller
+Holds the path of each key file and the key's public fingerprint, never the key itself; which
+positions of each keystream were given (`positions`); and the records of what was marked, which
+appear with their files (`pending`). Knows nothing of audio or networks, and leaves to its caller
 which registry to open: `default_path` only says where one is usually kept. The tables are made in
 `schema` and specified in docs/spec.md.
 """
@@ -11,21 +12,24 @@ import os
 import re
 import sqlite3
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from keybound import codes, records, schema
+from keybound import codes, pending, positions, records, schema
 from keybound.errors import CodeError, RecordError, RegistryError
 from keybound.keys import FINGERPRINT_BYTES, Key
+from keybound.output import Part
 from keybound.records import Entry, Stamped
 
 NAME_MAX = 100
 BUSY_S = 10.0
-COLUMNS = "name, payload, bits, rho, key_file, fingerprint, created, drawn"
+MASK = ("position", "nonce")  # what a record says of the mask
+COLUMNS = "name, payload, bits, rho, key_file, fingerprint, created"
+PARTIES = f"SELECT {COLUMNS}, coalesce(next, 0) FROM party LEFT JOIN stream ON key = fingerprint"
 
 
 def default_path() -> Path:
@@ -43,7 +47,8 @@ def default_path() -> Path:
 class Party:
     """A party: its payload, the rule it verifies under, and where its key is.
 
-    `drawn` counts the positions of seals that were given out: those below it are in use.
+    `drawn` counts the positions of its key that were given in turn, to whichever party: those below
+    it are in use. The registry counts them; a party that is added says nothing of it.
     """
 
     name: str
@@ -87,18 +92,21 @@ class Registry:
     """An open registry; a context manager that closes it."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Open the registry at `path`, and make an empty one where there is none.
+        """Open the registry at `path`, and make one without parties where there is none.
 
-        A new file has mode 0600, and its folder 0700 if that is new too.
+        A new file has mode 0600, and its folder 0700 if that is new too. What a killed program left
+        half done is settled.
         """
         # Absolute, so that a file named ":memory:" or "" is not SQLite's word for something else.
         self.path = Path(path).absolute()
-        _create_private(self.path)
+        schema.create(self.path)
         with self._refusals():
             self._connection = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)
         try:
             with self._refusals():
                 schema.prepare(self._connection, self.path)
+                with contextlib.suppress(schema.ReadOnlyError), self._refusals():
+                    pending.settle(self._connection)
         except BaseException:
             self.close()
             raise
@@ -128,13 +136,12 @@ class Registry:
             _to_utf8(party.key_file),
             party.fingerprint,
             party.created.astimezone(UTC).isoformat(),
-            int(party.drawn),
         )
-        insert = f"INSERT INTO party ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+        insert = f"INSERT INTO party ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
         try:
             with self._refusals():
                 self._connection.execute(insert, row)
-        except _TakenError:
+        except schema.TakenError:
             what = f"a party named {party.name!r} is already registered"
             hint = "choose another name, or remove that party first"
             raise RegistryError(what, hint=hint) from None
@@ -142,7 +149,7 @@ class Registry:
     def get(self, name: str) -> Party:
         """Give the party of this name."""
         name = _check_name(name)
-        query = f"SELECT {COLUMNS} FROM party WHERE name = ?"
+        query = f"{PARTIES} WHERE name = ?"
         with self._refusals():
             row = self._connection.execute(query, (name,)).fetchone()
         if row is None:
@@ -152,19 +159,31 @@ class Registry:
     def list(self) -> tuple[Party, ...]:
         """Give all parties, in the order of their names."""
         with self._refusals():
-            rows = self._connection.execute(f"SELECT {COLUMNS} FROM party ORDER BY name").fetchall()
+            rows = self._connection.execute(f"{PARTIES} ORDER BY name").fetchall()
         return tuple(self._party(row) for row in rows)
 
-    def draw(self, name: str) -> int:
-        """Give a position for a seal of the party that it never had before, and remember that."""
-        name = _check_name(name)
+    def in_use(self, key: str) -> int:
+        """Return how many positions of a key were given in turn: those below may be in use."""
         with self._refusals():
-            # In one statement: two programs must not draw the same.
-            update = "UPDATE party SET drawn = drawn + 1 WHERE name = ? RETURNING drawn - 1"
-            rows = self._connection.execute(update, (name,)).fetchall()
-        if not rows:
-            raise _unknown(name)
-        return int(rows[0][0])
+            return positions.in_use(self._connection, key)
+
+    def reserve(self, key: str, position: int | None = None) -> int:
+        """Give a position of a key that was never given: the next, or the one asked for."""
+        with self._refusals():
+            if position is None:
+                return positions.reserve(self._connection, key)
+            positions.reserve_at(self._connection, key, position)
+        return position
+
+    def reserve_for(self, key: str, tasks: Sequence[str]) -> dict[str, int]:
+        """Give each task a position of a key: its own if it has one and has not ended, or a new."""
+        with self._refusals():
+            return positions.reserve_for(self._connection, key, tasks)
+
+    def void(self, key: str, position: int) -> None:
+        """Let a position of a task that failed be nobody's for good."""
+        with self._refusals():
+            positions.end(self._connection, key, position)
 
     def remove(self, name: str) -> None:
         """Forget the party of this name. Its key file and its records stay where they are."""
@@ -177,9 +196,13 @@ class Registry:
     def append(self, stamped: Stamped) -> int:
         """Keep a record for good, and give its number. No record is ever changed or removed."""
         row = (stamped.record.party, stamped.record.key, stamped.to_bytes())
-        insert = "INSERT INTO record (party, key, data) VALUES (?, ?, ?) RETURNING number"
         with self._refusals():
-            return int(self._connection.execute(insert, row).fetchall()[0][0])
+            return int(self._connection.execute(pending.KEEP, row).fetchall()[0][0])
+
+    def appear(self, stamped: Stamped, part: Part) -> int:
+        """Let a marked file and its record appear together; return the number of the record."""
+        with self._refusals():
+            return pending.appear(self._connection, stamped, part)
 
     def records(self, party: Party | None = None) -> tuple[Entry, ...]:
         """Give the records of a party under its present key, or all, the oldest first."""
@@ -193,10 +216,25 @@ class Registry:
 
     def positions(self, party: Party) -> Iterator[tuple[int, int | None]]:
         """Give the number of each such record with its position, none of them read whole."""
-        where = "json_extract(CAST(data AS TEXT), '$.record.position')"
-        query = f"SELECT number, {where} FROM record WHERE party = ? AND key = ?"
+        query = f"SELECT number, {schema.POSITION} FROM record WHERE party = ? AND key = ?"
         with self._refusals():
             yield from self._connection.execute(query, [party.name, party.fingerprint])
+
+    def record_of(self, key: str, sha256: str) -> Entry | None:
+        """Return the record of a file by its hash; None if there is none under this key."""
+        query = f"SELECT number, data FROM record WHERE key = ? AND {schema.SHA256} = ?"
+        with self._refusals():
+            row = self._connection.execute(query, (key, sha256)).fetchone()
+        return None if row is None else self._entry(row)
+
+    def masks(self, party: Party) -> Iterator[tuple[int, bytes]]:
+        """Give the positions of such records whose mask is not the fixed one, with its nonce."""
+        at, nonce = (f"json_extract(CAST(data AS TEXT), '$.record.{n}')" for n in MASK)
+        query = f"SELECT {at}, {nonce} FROM record WHERE party = ? AND key = ?"
+        where = f"{query} AND {nonce} <> '' AND {at} IS NOT NULL"
+        with self._refusals():
+            for position, text in self._connection.execute(where, [party.name, party.fingerprint]):
+                yield int(position), bytes.fromhex(text)
 
     def record(self, number: int) -> Entry:
         """Give the record of this number."""
@@ -233,27 +271,8 @@ class Registry:
             hint = "restore a backup, or remove the party and add it again"
             raise RegistryError(what, hint=hint) from error
 
-    @contextlib.contextmanager
-    def _refusals(self) -> Iterator[None]:
-        """Turn what SQLite raises into what KeyBound raises."""
-        try:
-            yield
-        except sqlite3.IntegrityError as error:
-            raise _TakenError(str(error)) from error
-        except sqlite3.Error as error:
-            path = os.fspath(self.path)
-            name = getattr(error, "sqlite_errorname", "")
-            if name == "SQLITE_NOTADB":
-                message, hint = f"{path!r} is not a registry", "is $KEYBOUND_REGISTRY right?"
-            elif name.startswith("SQLITE_BUSY"):
-                message, hint = f"registry {path!r} is in use by another program", "try again"
-            else:
-                message, hint = f"registry {path!r} cannot be used: {error}", None
-            raise RegistryError(message, hint=hint) from error
-
-
-class _TakenError(RegistryError):
-    """The name is taken: the one constraint that a checked party can break."""
+    def _refusals(self) -> contextlib.AbstractContextManager[None]:
+        return schema.refusals(self.path)
 
 
 def _check_name(name: str) -> str:
@@ -281,16 +300,3 @@ def _to_utf8(path: Path) -> str:
         what = f"the path {text!r} is not UTF-8 text"
         raise RegistryError(what, hint="rename the file") from None
     return text
-
-
-def _create_private(path: Path) -> None:
-    """Make the file here: SQLite would give it the mode of any other file."""
-    try:
-        if path.exists():
-            return
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):  # made by another program just now
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise RegistryError(f"registry {os.fspath(path)!r} cannot be made: {reason}") from error

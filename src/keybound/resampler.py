@@ -5,7 +5,9 @@ follow speech within 200 ms leaves 20 ms to two changes of rate, so they are don
 under a Kaiser window, applied to groups of outputs of about a millisecond as matrix products.
 """
 
+import copy
 from math import gcd, pi
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -63,6 +65,10 @@ class Resampler:
         made = self._run(self._taken)
         self._made += len(made)
         return made
+
+    def copy(self) -> Self:
+        """Return a resampler that goes on from here by itself."""
+        return copy.copy(self)  # `_held` is replaced and never written to; filters are shared
 
     def flush(self) -> Floats:
         """Give the rest of the output: the input is at its end."""

@@ -8,8 +8,11 @@ are in docs/spec.md.
 """
 
 import hashlib
+import heapq
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +23,8 @@ from keybound.codes import Bits
 from keybound.evidence import Detection
 from keybound.keys import Key
 from keybound.seal import check_position
-from keybound.search import NOTHING, Places, Sealed, tail
+from keybound.search import SEALED_P, Found, Places, Sealed, tail
+from keybound.tiles import CANDIDATES
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
@@ -106,30 +110,85 @@ def _summed(cells: Floats) -> Doubles:
     return np.pad(np.cumsum(cells, axis=0, dtype=np.float64), ((1, 0), (0, 0)))
 
 
-def find_roll(found: Detection, roll: Roll, places: Places, tries: int = 1) -> Sealed:
-    """Find where the codes of a roll, at any of the positions, fit a detection best.
+class Seconds:
+    """What the seconds of a detection say, wherever in one of them it begins. Made ready once."""
 
-    Half of the chance that the p-value allows for is kept for recordings that nobody cut: there
-    are few places for those.
+    def __init__(self, found: Detection) -> None:
+        heard = Heard(found)
+        self.channel, self.cell_s = found.channel, heard.cell_s
+        self.leads, self.uncut = range(heard.second), range(-NEAR, NEAR + 1)
+        self.read = {lead: heard.seconds(lead)[0] for lead in {*self.leads, *self.uncut}}
+        self.before = max(map(len, self.read.values()))  # seconds that may lie before the roll
+        self.part = _Part([self.read[lead] for lead in self.leads], self.before)
+        # No codes fit better than those that agree wherever anything was read (Cauchy-Schwarz).
+        self.most_z = math.sqrt(max(np.count_nonzero(one) for one in self.read.values()))
+        begun = [self.read[lead] for lead in self.uncut]
+        rows = [np.pad(one, ((0, self.before - len(one)), (0, 0))).reshape(-1) for one in begun]
+        norms = np.sqrt(np.square(rows).sum(axis=1)) + 1e-9
+        self.begun = (np.array(rows) / norms[:, None]).T  # (seconds * bits, starts)
+
+    def signs(self, roll: Roll, reach: int) -> Floats:
+        """Return the codes of a roll as ±1, after as many zeros as seconds may lie before it."""
+        own = roll.codes(0, self.before + reach)
+        return np.pad(2 * own.astype(np.float32) - 1, ((self.before, 0), (0, 0)))
+
+
+def find_roll(found: Detection, roll: Roll, places: Places, tries: int = 1) -> Sealed:
+    """Find where the codes of a roll, at any of the positions, fit a detection best."""
+    rolls = [replace(roll, position=position) for position in places.positions]
+    views = [Seconds(view) for view in found.views]
+    return find_rolls(views, rolls, places.reach_s, tries).sealed
+
+
+def find_rolls(
+    views: Sequence[Seconds], rolls: Sequence[Roll], reach_s: float, tries: int
+) -> Found:
+    """Find which of several rolls fits a detection best, and where.
+
+    Its strongest view is read first, then the other views that are marked until one is found. Half
+    of the chance that the p-value allows for is kept for recordings that nobody cut: there are few
+    places for those.
     """
-    heard, reach = Heard(found), math.ceil(places.reach_s)
-    leads, uncut = range(heard.second), range(-NEAR, NEAR + 1)
-    read = {lead: heard.seconds(lead)[0] for lead in {*leads, *uncut}}
-    before = max(map(len, read.values()))  # seconds that may lie before the roll
-    part = _Part([read[lead] for lead in leads], before)
-    best = NOTHING
-    for position in places.positions:
-        own = replace(roll, position=position).codes(0, before + reach)
-        signs = np.pad(2 * own.astype(np.float32) - 1, ((before, 0), (0, 0)))
-        begun = [(lead, before) for lead in uncut]
-        cut = zip(leads, part.starts(signs), strict=True)
-        for pairs, tried in ((begun, len(begun)), (cut, len(leads) * (before + reach + 1))):
-            z, lead, at = max((_fit(read[lead], signs[at:]), lead, at) for lead, at in pairs)
-            count = 2 * tries * tried * len(places.positions)
-            start_s = at - before + lead * heard.cell_s
-            one = Sealed(tail(z, count), z, position, start_s, 1.0, count)
-            best = min(best, one, key=lambda sealed: sealed.p)
+    best = Found()
+    for view in views if rolls else ():
+        if not best.sealed.holds:
+            best = best.or_better(_find(view, rolls, math.ceil(reach_s), tries * len(views)))
     return best
+
+
+def _find(view: Seconds, rolls: Sequence[Roll], reach: int, tries: int) -> Found:
+    """Search one view. What no codes could prove in so short a recording is not begun."""
+    share = 2 * tries * len(rolls)
+    places = {True: share * len(view.uncut)}  # where the recording begins with the roll
+    places[False] = share * len(view.leads) * (view.before + reach + 1)
+    hopeful = {uncut: tail(view.most_z, count) < SEALED_P for uncut, count in places.items()}
+    begun: list[_Start] = []
+    cut: list[_Start] = []
+    for index, roll in enumerate(rolls if hopeful[True] else ()):
+        signs = view.signs(roll, reach)
+        z = signs[view.before :][: view.before].reshape(-1) @ view.begun
+        begun.append(_Start(float(z.max()), index, view.uncut[int(z.argmax())], view.before))
+        if hopeful[False]:
+            cut += view.part.best(signs, index)
+    best = Found()
+    for uncut, starts in ((True, begun), (False, cut)):
+        for _, index, lead, at in heapq.nlargest(CANDIDATES, starts):
+            z = _fit(view.read[lead], view.signs(rolls[index], reach)[at:])
+            start_s = at - view.before + lead * view.cell_s
+            p, position = tail(z, places[uncut]), rolls[index].position
+            sealed = Sealed(p, z, position, start_s, 1.0, places[uncut], view.channel)
+            best = best.or_better(Found(sealed, index))
+    searched = "all" if hopeful[False] else "start" if hopeful[True] else "short"
+    return best.with_searched(searched)
+
+
+class _Start(NamedTuple):
+    """Where a roll seems to fit: how well, which of them, cells into a second, row of its signs."""
+
+    z: float
+    roll: int
+    lead: int
+    at: int
 
 
 class _Part:
@@ -145,7 +204,7 @@ class _Part:
         self.behind = np.concatenate([own, np.zeros_like(own[:1])])  # (size + 1, leads)
         self.before, self.length, self.size = before, max(map(len, read)), size
 
-    def starts(self, signs: Floats) -> list[int]:
+    def best(self, signs: Floats, roll: int) -> list[_Start]:
         """Find, for each lead, the row of signs with which the recording begins."""
         rows = sliding_window_view(signs[self.first :], self.size, axis=0)
         rows = rows[: len(signs) - self.length + 1]
@@ -157,7 +216,9 @@ class _Part:
         )  # (starts, leads)
         # Before the roll there are no signs: only what lies behind its beginning counts.
         silent = np.clip(self.before - self.first - np.arange(len(rows)), 0, self.size)
-        return [int(i) for i in np.argmax(fits / np.sqrt(self.behind[silent] + 1e-9), axis=0)]
+        z = fits / np.sqrt(self.behind[silent] + 1e-9)
+        best = np.argmax(z, axis=0)
+        return [_Start(float(z[at, lead]), roll, lead, int(at)) for lead, at in enumerate(best)]
 
 
 def _fit(read: Doubles, signs: Floats) -> float:

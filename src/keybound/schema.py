@@ -1,15 +1,18 @@
 """The tables of a registry: how they are made, brought up to date, and told from others'.
 
-Knows SQLite alone. The schema is specified in docs/spec.md.
+Knows SQLite and files. The schema is specified in docs/spec.md.
 """
 
+import contextlib
 import os
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
+from keybound import output, stages
 from keybound.errors import RegistryError
 
-VERSION = 3
+VERSION = 4
 # "kbnd" in ASCII: tells a registry from the databases of other programs.
 APPLICATION_ID = 0x6B626E64
 # The payload is hex text, because SQLite integers end at 64 bits.
@@ -21,8 +24,7 @@ CREATE TABLE party (
     rho         INTEGER NOT NULL,
     key_file    TEXT    NOT NULL,
     fingerprint TEXT    NOT NULL,
-    created     TEXT    NOT NULL,
-    drawn       INTEGER NOT NULL DEFAULT 0
+    created     TEXT    NOT NULL
 )
 """
 # Whole as it is exported, so that its MAC still holds; beside it what records are found by.
@@ -35,37 +37,150 @@ CREATE TABLE record (
 )
 """
 FOUND_BY = "CREATE INDEX record_of ON record (party, key)"
-DRAWN = "ALTER TABLE party ADD COLUMN drawn INTEGER NOT NULL DEFAULT 0"
-# What brings a registry to the next version: 1 knew no seals, 2 knew no records.
-STEPS = {0: (PARTY, RECORD, FOUND_BY), 1: (DRAWN, RECORD, FOUND_BY), 2: (RECORD, FOUND_BY)}
+# The keystream of a key, whoever has it: positions below `next` were given.
+STREAM = """
+CREATE TABLE stream (
+    key      TEXT    NOT NULL PRIMARY KEY,
+    next     INTEGER NOT NULL
+)
+"""
+# Positions that were asked for by number (no task), and those of tasks that have not ended.
+RESERVED = """
+CREATE TABLE reserved (
+    key      TEXT    NOT NULL,
+    position INTEGER NOT NULL,
+    task     TEXT,
+    PRIMARY KEY (key, position)
+)
+"""
+RESERVED_BY = "CREATE INDEX reserved_by ON reserved (task) WHERE task IS NOT NULL"
+# Records of files that are about to appear: paths are bytes, since not all are text.
+PENDING = """
+CREATE TABLE pending (
+    id       INTEGER PRIMARY KEY AUTOINCREMENT,
+    party    TEXT    NOT NULL,
+    key      TEXT    NOT NULL,
+    data     BLOB    NOT NULL,
+    output   BLOB    NOT NULL,
+    stage    BLOB    NOT NULL
+)
+"""
+POSITION = "json_extract(CAST(data AS TEXT), '$.record.position')"  # of a record
+SHA256 = "json_extract(CAST(data AS TEXT), '$.record.sha256')"  # of its file
+NEW = (PARTY, RECORD, FOUND_BY, STREAM, RESERVED, RESERVED_BY, PENDING)
+# What brings a registry to this version: 3 counted the positions of each party for itself.
+UPGRADES = {
+    3: (
+        STREAM,
+        RESERVED,
+        RESERVED_BY,
+        PENDING,
+        "INSERT INTO stream SELECT fingerprint, max(drawn) FROM party GROUP BY fingerprint",
+        f"INSERT OR IGNORE INTO reserved SELECT key, {POSITION}, NULL FROM record WHERE {POSITION} "
+        ">= coalesce((SELECT next FROM stream WHERE stream.key = record.key), 0)",
+        "ALTER TABLE party DROP COLUMN drawn",
+    )
+}
+
+
+class TakenError(RegistryError):
+    """The name is taken: the one constraint that a checked party can break."""
+
+
+class ReadOnlyError(RegistryError):
+    """The registry can be read and not be written to."""
+
+
+def create(path: Path) -> None:
+    """Make a registry with its tables where there is none, in one step.
+
+    So nobody ever sees one without them: an empty file is damage.
+    """
+    try:
+        if path.exists():
+            if path.stat().st_size == 0:
+                what = f"registry {os.fspath(path)!r} is damaged: it is empty"
+                hint = "restore a backup, or remove the file to begin with a new one"
+                raise RegistryError(what, hint=hint)
+            return
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        stages.sweep(path.parent)
+        with output.staged(path, replace=True, mode=output.PRIVATE, kind=RegistryError) as part:
+            _make(part.path)
+            with contextlib.suppress(FileExistsError):  # made by another program just now
+                part.link()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise RegistryError(f"registry {os.fspath(path)!r} cannot be made: {reason}") from error
+
+
+def _make(path: Path) -> None:
+    with refusals(path):
+        connection = sqlite3.connect(path, isolation_level=None)
+        try:
+            with writing(connection):
+                _run(connection, NEW)
+        finally:
+            connection.close()
 
 
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Make or upgrade the tables; refuse the file of another program or version."""
-    if _pragma(connection, "user_version") < VERSION:
-        # Two programs may open one new file: the second waits here and finds the tables made.
-        connection.execute("BEGIN IMMEDIATE")
-        with connection:
-            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            is_ours = _pragma(connection, "application_id") == APPLICATION_ID
-            version = _pragma(connection, "user_version")
-            if version < VERSION and (is_ours if version else tables[0] == 0):
-                for step in STEPS[version]:
-                    connection.execute(step)
-                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                connection.execute(f"PRAGMA user_version = {VERSION}")
+    """Upgrade the tables if need be; refuse the file of another program or version."""
     if _pragma(connection, "application_id") != APPLICATION_ID:
         raise RegistryError(
             f"{os.fspath(path)!r} is a database of another program, not a registry",
             hint="is $KEYBOUND_REGISTRY set to the right file?",
         )
+    if _pragma(connection, "user_version") in UPGRADES:
+        with writing(connection):  # a second program waits here and finds it done
+            _run(connection, UPGRADES.get(_pragma(connection, "user_version"), ()))
     version = _pragma(connection, "user_version")
     if version != VERSION:
+        newer = version > VERSION
         raise RegistryError(
             f"registry {os.fspath(path)!r} has schema {version}, "
             f"and this program reads schema {VERSION}",
-            hint="it was made by a newer keybound: upgrade",
+            hint=f"it was made by {'a newer' if newer else 'an older'} keybound"
+            + (": upgrade" if newer else ""),
         )
+
+
+@contextlib.contextmanager
+def writing(connection: sqlite3.Connection, how: str = "IMMEDIATE") -> Iterator[None]:
+    """Do what is inside in one transaction, which two programs cannot be in at once."""
+    connection.execute(f"BEGIN {how}")
+    with connection:
+        yield
+
+
+@contextlib.contextmanager
+def refusals(path: Path) -> Iterator[None]:
+    """Turn what SQLite raises into what KeyBound raises."""
+    try:
+        yield
+    except sqlite3.IntegrityError as error:
+        raise TakenError(str(error)) from error
+    except sqlite3.Error as error:
+        name, hint = getattr(error, "sqlite_errorname", ""), None
+        what = f"registry {os.fspath(path)!r}"
+        if name == "SQLITE_NOTADB":
+            what, hint = f"{os.fspath(path)!r} is not a registry", "is $KEYBOUND_REGISTRY right?"
+        elif name.startswith("SQLITE_BUSY"):
+            what, hint = f"{what} is in use by another program", "try again"
+        elif name.startswith("SQLITE_READONLY"):
+            raise ReadOnlyError(f"{what} may not be written to", hint="check its mode") from error
+        elif name == "SQLITE_FULL":
+            what, hint = f"{what} cannot be written: no space left on the disk", "make room"
+        else:
+            what = f"{what} cannot be used: {error}"
+        raise RegistryError(what, hint=hint) from error
+
+
+def _run(connection: sqlite3.Connection, statements: tuple[str, ...]) -> None:
+    for statement in statements:
+        connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

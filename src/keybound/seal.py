@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from keybound.blocks import Feeder, Floats
-from keybound.codes import Bits
+from keybound.codes import Bits, check_integer
 from keybound.errors import CodeError
 from keybound.evidence import Levels
 from keybound.keys import Key
@@ -55,7 +55,7 @@ VIEWS = ((0.25, 10.0), (1.0, 30.0))
 CONTRAST_STEPS, EDGE_STEPS = 3000, 16
 AHEAD = 5  # blocks after a block that can change its carrier
 
-_STRENGTH = np.array(  # of each band in dB
+STRENGTH = np.array(  # of each band in dB
     [
         next(db for limit, db in STRENGTHS_DB if hz < limit)
         for hz in 12.5 * (EDGES[1:] + EDGES[:-1])
@@ -91,9 +91,11 @@ def signs(key: Key, code: Bits, position: int, first: int, count: int) -> Signs:
 
 def check_position(position: int) -> int:
     """Refuse a number that is no position in the stream."""
+    hint = f"from 0 to {POSITIONS - 1}"
+    position = check_integer("position", position, hint)
     if not 0 <= position < POSITIONS:
-        raise CodeError(f"position {position} does not exist", hint=f"from 0 to {POSITIONS - 1}")
-    return int(position)
+        raise CodeError(f"position {position} does not exist", hint=hint)
+    return position
 
 
 def place(position: int | None, *, wanted: bool) -> int | None:
@@ -129,7 +131,7 @@ def embedder(key: Key, code: Bits, position: int) -> Feeder:
         begin = int(columns[inside][0])
         drawn = signs(key, code, position, begin, int(columns[-1]) - begin + 1)
         pattern[inside] = drawn[columns[inside] - begin]
-        gains = _STRENGTH * pattern * _share(spectrum, pattern, frames)
+        gains = STRENGTH * pattern * _share(spectrum, pattern, frames)
         due = slice(PAST - 1, PAST + count)  # frames done to done + count
         change = np.zeros((count + 1, BINS), np.float32)
         ratio = np.expm1(gains[due] * np.float32(np.log(10) / 20))

@@ -6,32 +6,30 @@ that a wrong key passes no more often than it says, whatever the recording is.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-
-import numpy as np
+from typing import NamedTuple
 
 from keybound import seal
 from keybound.blocks import Floats
 from keybound.codes import Bits
 from keybound.evidence import Levels
 from keybound.keys import Key
-from keybound.seal import BANDS, COLUMN_STEPS, STEP_S
+from keybound.seal import STEP_S
+from keybound.sounds import Hearing, Run
+from keybound.tiles import NEAR, Fit, Spot, Tick, Tiles
 
 CodeAt = Callable[[int], Bits]  # the code at a position
+Progress = Callable[[int, int], None]  # windows done, of so many
 
 SEALED_P = 1e-6  # what counts as sealed evidence
 # A weighted sum of fair signs exceeds z of its standard deviations at most this much more often
 # than a normal variable does, for all weights and all z (Bentkus and Dzindzalieta, 2015).
 RADEMACHER = 1 / (2 * math.erfc(1.0))
-LEAST_COLUMNS = 12  # of the pattern that must lie in the recording: about half a second
-PART = 6000  # steps of a long recording that are searched; what is found is judged whole
-SPEED_PART = 2000
-WINDOW = 6000  # steps of the pattern that are laid on that part at a time
-MOST_WINDOWS = 5120  # in all positions: what a search may cost
-MARGIN = 6  # columns around where an uncut recording should lie
-NEAR = 20  # steps that a recording may begin early or late and still count as uncut
-SPEED_STEP_S = 0.02  # that two neighbouring speeds may differ by over the part searched
+MOST_WINDOWS = 5120  # of a minute, in all positions of a party: what a search may cost
+# z for each root of a column, which one clean recording in eight exceeds where it was cut from a
+# longer one. Where this would not be sealed evidence, cut recordings are not searched for.
+CUT_Z = 1.45
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,13 @@ class Sealed:
     `p` bounds the probability that a wrong key would be found so clearly anywhere; `places` is what
     it is corrected by: the number of positions, cuts, speeds and parties tried, weighted by how
     likely they are. `start_s` is where the recording begins in the stream at `position`; `speed` is
-    how much faster it is than it was.
+    how much faster it is than it was. `channel` is the one it was found in, from 0, where it was
+    found neither in a recording of one nor in all of them together.
+
+    `searched` is where it was looked for: `all` places; `some`, as many as a search may cost;
+    `start`, where recordings that were not cut begin, since it was found there or the recording is
+    too short for more; `record`, where a record says that the recording begins; `seal`, where the
+    seal says so; `short`, nowhere in so short a recording; `none`, nowhere.
     """
 
     p: float
@@ -62,6 +66,8 @@ class Sealed:
     start_s: float
     speed: float
     places: int
+    channel: int | None = None
+    searched: str = "all"
 
     @property
     def holds(self) -> bool:
@@ -70,15 +76,40 @@ class Sealed:
 
     @property
     def words(self) -> str:
-        """Say how small p is, as a power of ten."""
-        return f"p < 1e{math.ceil(math.log10(self.p)) if self.p > 1e-300 else -300}"
+        """Say how small p is, as a power of ten, and where it was found if not everywhere."""
+        where = "" if self.channel is None else f" in channel {self.channel} alone"
+        return f"p < 1e{math.ceil(math.log10(self.p)) if self.p > 1e-300 else -300}{where}"
 
 
-NOTHING = Sealed(p=1.0, z=0.0, position=0, start_s=0.0, speed=1.0, places=0)
+NOTHING = Sealed(p=1.0, z=0.0, position=0, start_s=0.0, speed=1.0, places=0, searched="none")
+
+
+@dataclass(frozen=True)
+class Ask:
+    """The patterns of one party, and how many such questions share the chance of a false answer."""
+
+    spots: Sequence[Spot]
+    share: int = 1
+
+
+class Found(NamedTuple):
+    """The best that was found for a party, and which of its patterns it is."""
+
+    sealed: Sealed = NOTHING
+    spot: int = 0
+
+    def or_better(self, other: "Found") -> "Found":
+        """Return the better of two; the places of the second were looked at last."""
+        best = min(self, other, key=lambda one: (one.sealed.p, -one.sealed.z))
+        return best.with_searched(other.sealed.searched)
+
+    def with_searched(self, searched: str) -> "Found":
+        """Return the same with other words on where it was looked for."""
+        return self._replace(sealed=replace(self.sealed, searched=searched))
 
 
 def find(
-    levels: Floats | Levels,
+    levels: Floats | Levels | Mapping[int | None, Levels],
     key: Key,
     code: Bits | CodeAt,
     places: Places | None = None,
@@ -86,23 +117,99 @@ def find(
 ) -> Sealed:
     """Find where the pattern of a key and code fits the levels (steps, BANDS) best.
 
-    Where each position has a code of its own, `code` is a function that gives it. `tries` counts
-    the parties. Half of the chance that the p-value allows for is given to the speed that was not
-    changed, half to all the others.
+    A detection may have several of them (`heard`), by channel: those of all channels together are
+    searched first, then each until it is found. Where each position has a code of its own, `code`
+    is a function that gives it. `tries` counts the parties.
     """
     places = places or Places()
-    if not len(places.positions):
-        return NOTHING
-    share = tries * (2 if places.speed > 0 else 1)
     code_at = code if callable(code) else lambda _: code
-    best = _scan(levels, key, code_at, places, share)
-    if best.holds or not places.speed > 0:
-        return best
-    part = levels[_busiest(levels, SPEED_PART)].astype(np.float32)
-    speeds = list(_speeds(places.speed, len(part) * STEP_S))
-    for speed in speeds:
-        one = _scan(respeed(part, speed), key, code_at, places, share * len(speeds))
-        best = min(best, replace(one, speed=speed), key=lambda found: found.p)
+    spots = [Spot(key, code_at(position), position) for position in places.positions]
+    hearing, ask = Hearing(levels), Ask(spots, tries)
+    begun = at_start(hearing, [ask], places.speed)
+    return everywhere(hearing, [ask], begun, places.reach_s, places.speed)[0].sealed
+
+
+def at_start(hearing: Hearing, asks: Sequence[Ask], speed: float = 0.0) -> list[Found]:
+    """Look where a recording begins that was not cut: at few places, so that it costs little.
+
+    `speed` is the largest change of it that will be looked for elsewhere, and takes its share of
+    the chance.
+    """
+    best = [Found()] * len(asks)
+    shares = [_share(hearing, one, speed) for one in asks]
+    for sound in hearing.sounds:
+        left = [i for i, one in enumerate(asks) if one.spots and not best[i].sealed.holds]
+        run = Run(sound.channel, sound.tiles)
+        if run.tiles.too_short:
+            return [one.with_searched("short") for one in best]
+        fits = {i: run.tiles.near(asks[i].spots) for i in left}
+        for i, found in _judged(run, asks, fits, shares, 0).items():
+            best[i] = best[i].or_better(found.with_searched("start"))
+    return best
+
+
+def at_record(
+    hearing: Hearing, ask: Ask, named: Sequence[tuple[int, float]], speed: float = 0.0
+) -> Found:
+    """Look where records say that a recording begins: a spot, and seconds from its start, each.
+
+    Whoever asks gives half of the chance to this and half to all places (`ask.share`).
+    """
+    best = Found()
+    count = _share(hearing, ask, speed) * len(named) * (2 * NEAR + 1) * len(seal.VIEWS)
+    for sound in hearing.sounds:
+        run = Run(sound.channel, sound.tiles)
+        for index, start_s in named:
+            if best.sealed.holds or run.tiles.too_short:
+                break
+            spot = ask.spots[index]
+            start = run.tiles.near([spot], round(start_s / STEP_S)).start
+            z = run.tiles.whole([(spot, start)])[0]
+            found = Found(_sealed(run, spot, z, start, count), index)
+            best = best.or_better(found.with_searched("record"))
+    return best
+
+
+def everywhere(
+    hearing: Hearing,
+    asks: Sequence[Ask],
+    before: Sequence[Found],
+    reach_s: float,
+    speed: float = 0.0,
+    progress: Progress = lambda *_: None,
+) -> list[Found]:
+    """Look at all places for what was not found before, with up to `reach_s` cut off the start.
+
+    Half of the chance that the p-value allows for is given to the speed that was not changed, half
+    to all the others.
+    """
+    reach, best = math.ceil(reach_s / STEP_S), list(before)
+    shares = [_share(hearing, one, speed) for one in asks]
+    plain = [Run(sound.channel, sound.tiles) for sound in hearing.sounds]
+    others = [run for sound in hearing.sounds for run in sound.at_speeds(speed)]
+    left = [i for i, one in enumerate(asks) if one.spots and not best[i].sealed.holds]
+    of = sum(
+        len(asks[i].spots) * len(_windows(run.tiles, asks[i], reach))
+        for run in (*plain, *others)
+        for i in left
+        if _hopeful(run, asks[i], shares[i], reach)
+    )
+    done = 0
+
+    def tick(windows: int) -> None:
+        nonlocal done
+        done += windows
+        progress(done, of)
+
+    for run in plain:
+        left = [i for i in left if not best[i].sealed.holds]
+        for i, found in _search(run, asks, left, shares, reach, tick).items():
+            best[i] = best[i].or_better(found)
+    left = [i for i in left if not best[i].sealed.holds]
+    for run in others:  # all of them: neighbouring speeds hold too, and the best says which it is
+        for i, found in _search(run, asks, left, shares, reach, tick).items():
+            best[i] = best[i].or_better(found)
+    progress(of, of)
     return best
 
 
@@ -111,127 +218,61 @@ def tail(z: float, places: int) -> float:
     return min(1.0, places * RADEMACHER * math.erfc(z / math.sqrt(2)) / 2)
 
 
-def respeed(levels: Floats, speed: float) -> Floats:
-    """Give the levels of a recording that was played `speed` times as fast as before that."""
-    steps = np.arange(math.floor(len(levels) * speed)) / speed
-    slow: Floats = _between(levels, steps)
-    middles = (seal.EDGES[:-1] + seal.EDGES[1:]) / 2
-    bands = np.interp(middles * speed, middles, np.arange(BANDS))
-    return _between(slow.T, bands).T
+def _share(hearing: Hearing, ask: Ask, speed: float) -> int:
+    return ask.share * len(hearing.sounds) * (2 if speed > 0 else 1)
 
 
-def _between(rows: Floats, at: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Floats:
-    """Interpolate rows at fractional places."""
-    low = np.clip(np.floor(at).astype(int), 0, len(rows) - 1)
-    high = np.minimum(low + 1, len(rows) - 1)
-    part = (at - low).astype(np.float32)[:, None]
-    made: Floats = rows[low] * (1 - part) + rows[high] * part
-    return made
+def _windows(tiles: Tiles, ask: Ask, reach: int) -> list[int]:
+    """Return the windows of each pattern that are looked at: as many as a search may cost."""
+    return tiles.windows(reach)[: max(2, MOST_WINDOWS // len(ask.spots))]
 
 
-def _speeds(most: float, length_s: float) -> Iterator[float]:
-    """Give the speeds other than 1 up to a change, so close that none in between is missed."""
-    count = math.ceil(most * length_s / SPEED_STEP_S)
-    for step in range(1, count + 1):
-        yield 1 - most * step / count
-        yield 1 + most * step / count
+def _hopeful(run: Run, ask: Ask, share: int, reach: int) -> bool:
+    """Return whether a recording so short that was cut can hold sealed evidence, but rarely."""
+    places = _count(run.tiles, ask, run.speeds * share, reach, NEAR + 1)
+    best = CUT_Z * math.sqrt(run.tiles.columns)
+    return not run.tiles.too_short and tail(best, places) < SEALED_P
 
 
-def _scan(levels: Floats | Levels, key: Key, code: CodeAt, places: Places, share: int) -> Sealed:
-    """Search at one speed, one of `share` such searches, for all positions and cuts.
+def _search(
+    run: Run,
+    asks: Sequence[Ask],
+    left: Sequence[int],
+    shares: Sequence[int],
+    reach: int,
+    tick: Tick,
+) -> dict[int, Found]:
+    """Search at one speed for all places and cuts."""
+    left = [i for i in left if _hopeful(run, asks[i], shares[i], reach)]
+    windows = {i: _windows(run.tiles, asks[i], reach) for i in left}
+    fits = {i: run.tiles.anywhere(asks[i].spots, reach, windows[i], tick) for i in left}
+    some = {i for i in left if len(windows[i]) < len(run.tiles.windows(reach))}
+    judged = _judged(run, asks, fits, shares, reach)
+    return {i: found.with_searched("some" if i in some else "all") for i, found in judged.items()}
 
-    The first view of the tiles is searched; what is found there is judged in all of them.
+
+def _judged(
+    run: Run, asks: Sequence[Ask], fits: Mapping[int, Fit], shares: Sequence[int], reach: int
+) -> dict[int, Found]:
+    """Judge what was found for each party, in the whole recording and in all views of its tiles."""
+    places = [(asks[i].spots[fit.spot], fit.start) for i, fit in fits.items()]
+    found = {}
+    for (i, fit), z in zip(fits.items(), run.tiles.whole(places), strict=True):
+        count = _count(run.tiles, asks[i], run.speeds * shares[i], reach, fit.start)
+        found[i] = Found(_sealed(run, asks[i].spots[fit.spot], z, fit.start, count), fit.spot)
+    return found
+
+
+def _sealed(run: Run, spot: Spot, z: float, start: int, count: int) -> Sealed:
+    """Return what a fit proves."""
+    at_s = start * STEP_S
+    return Sealed(tail(z, count), z, spot.position, at_s, run.speed, count, run.channel)
+
+
+def _count(tiles: Tiles, ask: Ask, share: int, reach: int, start: int) -> int:
+    """Count the places at which the patterns could have been found, by their weight.
+
+    Half of the chance is kept for recordings that nobody cut: there are few places for those.
     """
-    if not len(places.positions) or len(levels) < LEAST_COLUMNS * COLUMN_STEPS:
-        return NOTHING
-    reach = math.ceil(places.reach_s / STEP_S)
-    part = _busiest(levels, PART)
-    origins = _origins(part.start, reach, MOST_WINDOWS // len(places.positions))
-    matcher = _Matcher(np.concatenate([*seal.contrasts(levels, 0, part)]), min(reach, WINDOW))
-    found = ((*matcher.best(key, code(at), at, origins), at) for at in places.positions)
-    _, start, position = max(found)
-    start -= part.start
-    views = range(len(seal.VIEWS))
-    z = max(_fit(levels, view, key, code(position), position, start) for view in views)
-    # Half of the chance is kept for recordings that nobody cut: there are few places for those.
-    cuts = 2 * NEAR + 1 if abs(start) <= NEAR else len(levels) + reach
-    count = 2 * share * cuts * len(places.positions) * len(views)
-    return Sealed(tail(z, count), z, position, start * STEP_S, 1.0, count)
-
-
-def _origins(first: int, reach: int, most: int) -> list[int]:
-    """Give the columns of the pattern from which windows of it are laid on a part.
-
-    The part begins at step `first`: there it lies in the pattern if the recording was not cut.
-    Then come the places before and after it, as many as there is time for.
-    """
-    uncut = max(0, first // COLUMN_STEPS - MARGIN)
-    width = max(1, min(reach, WINDOW) // COLUMN_STEPS)
-    others = range(0, (first + reach) // COLUMN_STEPS + 1, width)
-    return list(dict.fromkeys([uncut, *others][: max(2, most)]))
-
-
-class _Matcher:
-    """The tiles of a part, made ready to be laid on patterns at every place by FFT."""
-
-    def __init__(self, tiles: Floats, reach: int) -> None:
-        count = -(-len(tiles) // COLUMN_STEPS)
-        self.columns = -(-reach // COLUMN_STEPS) + count + 2 * MARGIN  # of the pattern
-        self.size = _fast(self.columns + count)
-        padded = np.pad(tiles, ((0, count * COLUMN_STEPS - len(tiles)), (0, 0)))
-        phases = padded.reshape(count, COLUMN_STEPS, BANDS).transpose(1, 2, 0)  # of 10 ms
-        self.spectra = [np.conj(np.fft.rfft(phase, self.size)) for phase in phases]
-        power = np.square(phases).sum(axis=1, dtype=np.float64)  # (phases, columns)
-        # Before the pattern's first column there is none: only what lies behind it counts.
-        behind = np.cumsum(power[:, ::-1], axis=1)[:, LEAST_COLUMNS - 1 :]
-        whole = np.repeat(behind[:, -1:], self.columns - count, axis=1)
-        norm = np.sqrt(np.concatenate([behind, whole], axis=1))
-        # Where next to nothing lies on the pattern, the rounding of the FFT would look like a fit.
-        self.norm = np.maximum(norm, 0.03 * norm.max() + 1e-12)
-        self.lead = behind.shape[1] - 1  # places before the pattern's first column
-
-    def best(
-        self, key: Key, code: Bits, position: int, origins: Sequence[int]
-    ) -> tuple[float, int]:
-        """Give z and the step of the pattern with which the part begins, where it fits best."""
-        best = 0.0, 0
-        for origin in origins:
-            pattern = seal.signs(key, code, position, origin, self.columns).T.astype(np.float32)
-            spectrum = np.fft.rfft(pattern, self.size)
-            for phase, own in enumerate(self.spectra):
-                sums = np.fft.irfft((own * spectrum).sum(axis=0), self.size)
-                z = np.roll(sums, self.lead)[: self.norm.shape[1]] / self.norm[phase]
-                at = int(np.argmax(z))
-                start = (origin + at - self.lead) * COLUMN_STEPS - phase
-                best = max(best, (float(z[at]), start))
-        return best
-
-
-def _fit(
-    levels: Floats | Levels, view: int, key: Key, code: Bits, position: int, start: int
-) -> float:
-    """Give z of a whole recording that begins at a step of the pattern."""
-    total = power = 0.0
-    at = 0  # step of the recording with which a part begins
-    for tiles in seal.contrasts(levels, view):
-        first = max(0, -(-(start + at) // COLUMN_STEPS))
-        laid = tiles[first * COLUMN_STEPS - start - at :: COLUMN_STEPS].astype(np.float64)
-        total += float((laid * seal.signs(key, code, position, first, len(laid))).sum())
-        power += float(np.square(laid).sum())
-        at += len(tiles)
-    return total / math.sqrt(power) if power > 0 else 0.0
-
-
-def _busiest(levels: Floats | Levels, most: int) -> slice:
-    """Find the part of so many steps that holds most. It begins with a whole column."""
-    if len(levels) <= most:
-        return slice(0, len(levels))
-    own = np.concatenate([np.square(tiles).sum(axis=1) for tiles in seal.contrasts(levels, 0)])
-    power = np.concatenate([[0.0], np.cumsum(own, dtype=np.float64)])
-    first = int(np.argmax(power[most:] - power[:-most])) // COLUMN_STEPS * COLUMN_STEPS
-    return slice(first, first + most)
-
-
-def _fast(least: int) -> int:
-    """Give a length of at least so much that an FFT is fast for."""
-    return min(m << max(0, math.ceil(math.log2(least / m))) for m in (3, 4, 5))
+    cuts = 2 * NEAR + 1 if abs(start) <= NEAR else len(tiles.levels) + reach
+    return 2 * share * cuts * len(ask.spots) * len(seal.VIEWS)

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from keybound.errors import KeyFileError, RecordError
+from keybound import output
+from keybound.errors import KeyFileError, NotGenuineError, RecordError
+from keybound.keys import check_private
 
 SEED_BYTES = 32
 PUBLIC_BYTES = 32
@@ -62,33 +64,24 @@ class SigningKey:
         try:
             with Path(path).open("rb") as file:
                 text = file.read(FILE_MAX).decode()
+                mode = os.fstat(file.fileno()).st_mode
         except UnicodeDecodeError:
             raise KeyFileError(f"{os.fspath(path)!r} is not a signing key") from None
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise KeyFileError(f"signing key {os.fspath(path)!r}: {reason}") from error
-        return cls.parse(text)
+        key = cls.parse(text)
+        check_private(mode, os.fspath(path), f"signing key {os.fspath(path)!r}")
+        return key
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the key to a new file of mode 0600; an existing file is never replaced."""
         text = "# keybound signing key: keep this file private\n"
         text += f"{PREFIX}{(self.seed + _checksum(self.seed)).hex()}\n"
-        path = Path(path)
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            hint = "key files are never overwritten: choose another name"
-            raise KeyFileError(f"{os.fspath(path)!r} already exists", hint=hint) from None
-        except OSError as error:
-            raise KeyFileError(f"signing key {os.fspath(path)!r} cannot be written") from error
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(text.encode())
-                file.flush()
-                os.fsync(file.fileno())
-        except BaseException:
-            path.unlink(missing_ok=True)  # half a key must not lie where a key is expected
-            raise
+        hint = "key files are never overwritten: choose another name"
+        how: Any = {"kind": KeyFileError, "exists_hint": hint}
+        with output.writing(path, mode=output.PRIVATE, **how) as part:
+            part.write_text(text)
 
     @property
     def public(self) -> bytes:
@@ -110,7 +103,7 @@ def check(public: bytes, data: bytes, signature: bytes) -> None:
     try:
         module.Ed25519PublicKey.from_public_bytes(public).verify(signature, data)
     except (InvalidSignature, ValueError):
-        raise RecordError("the signature does not hold: something was changed") from None
+        raise NotGenuineError("the signature does not hold: something was changed") from None
 
 
 def _checksum(seed: bytes) -> bytes:

@@ -5,6 +5,7 @@ were. Nothing is learnt from the recording as a whole, so nothing waits for its 
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Required, TypedDict
@@ -14,10 +15,11 @@ import numpy.typing as npt
 
 from keybound import audio, codes
 from keybound import seal as seals
-from keybound.blocks import Floats, Rows, Sum
-from keybound.engine import Engine, shipped
+from keybound.blocks import Floats, Sum
+from keybound.channels import Hearing
+from keybound.engine import ABSENT, Card, Engine, shipped
 from keybound.errors import AudioError, CodeError
-from keybound.evidence import Detection, weigh
+from keybound.evidence import Detection, likelihood, strongest, weigh
 from keybound.keys import Key
 from keybound.resampler import Resampler
 from keybound.rolling import Roll
@@ -61,7 +63,7 @@ class StreamEmbedder:
     ) -> None:
         engine = engine or shipped()
         card = engine.card
-        audio.check_rate(sample_rate)
+        sample_rate, channels = audio.check_rate(sample_rate), _counted(channels)
         code = codes.encode(payload, key, card.bits, nonce)
         self._down = Resampler(sample_rate, card.rate, channels)
         self.position = seals.place(position, wanted=seal)  # None: not sealed
@@ -145,9 +147,10 @@ class StreamDetector:
     """Look for a mark in sound as it comes, of any length. Anyone can: no key is needed.
 
     `push` gives the presence of the frames that are known by now, in [0, 1], at most `latency_s`
-    after they were heard; `flush` gives the last of them. `detection` weighs all so far. It keeps
-    the values of every frame, 12 megabytes an hour, and with `levels` what a seal is looked for in
-    too, 46 more.
+    after they were heard; `flush` gives the last of them. `detection` weighs all so far. Channels
+    that differ are heard one by one and as their mix (`channels`): a frame's presence is then that
+    of the view which has most. It keeps the values of every frame, 12 megabytes an hour and 6 for
+    each of several views, and with `levels` what a seal is looked for in too, 46 more.
     """
 
     def __init__(
@@ -159,64 +162,76 @@ class StreamDetector:
         engine: Engine | None = None,
     ) -> None:
         engine = engine or shipped()
-        audio.check_rate(sample_rate)
         self.card = engine.card
-        self.sample_rate, self.channels = sample_rate, channels
-        self._share = np.full((channels, 1), 1 / channels, np.float32)
-        self._down = Resampler(sample_rate, self.card.rate, 1)
-        self._feeder = engine.detector()
-        self._listener = seals.listener() if levels else None
-        self._frames = Rows(1 + self.card.bits, np.float32)
-        self._levels = Rows(seals.BANDS, np.float16)
+        self.sample_rate = audio.check_rate(sample_rate)
+        self.channels = _counted(channels)
+        self._hearing = Hearing(
+            self.sample_rate,
+            self.channels,
+            rate=self.card.rate,
+            network=engine.detector(),
+            width=1 + self.card.bits,
+            levels=levels,
+        )
+        self._listens = levels
         self._taken, self._ended = 0, False
 
     @property
     def latency_s(self) -> float:
         """Give the longest time from a frame's beginning to its score."""
         look = (self.card.detect_context[1] + 1) * self.card.hop / self.card.rate
-        return self._down.delay_s + look
+        return self._hearing.delay_s + look
 
     def push(self, samples: npt.ArrayLike) -> Floats:
         """Take some samples and give the presence of the frames that they complete."""
-        return self._hear(self._down.push(self._mono(samples))[:, 0], end=False)
+        return self._hear(samples, end=False)
 
     def flush(self, last: npt.ArrayLike | None = None) -> Floats:
         """Give the presence of the last frames: the sound ends, with these samples if any."""
-        parts = [] if last is None else [self._down.push(self._mono(last))]
-        return self._hear(np.concatenate([*parts, self._down.flush()])[:, 0], end=True)
+        return self._hear(np.zeros(0, np.float32) if last is None else last, end=True)
 
-    def _hear(self, narrow: Floats, *, end: bool) -> Floats:
-        if self._listener is not None:
-            made = self._listener.flush(narrow) if end else self._listener.push(narrow)
-            for one in made:
-                self._levels.add(one.reshape(-1, seals.BANDS))
+    def _hear(self, samples: npt.ArrayLike, *, end: bool) -> Floats:
+        heard = _block(np.asarray(samples), self.sample_rate, self.channels)
+        self._taken += len(heard)
         self._ended = end
-        return self._keep(self._feeder.flush(narrow) if end else self._feeder.push(narrow))
+        made = self._hearing.hear(heard.astype(np.float32, copy=False), end=end)
+        return likelihood(np.max([rows[:, 0] for rows in made], axis=0))
 
     def detection(self) -> Detection:
         """Say whether and where what was heard so far is marked."""
         heard_s = self._taken / self.sample_rate
-        frames = self._frames.all(last=self._ended)  # (frames, 1 + bits)
-        if heard_s < SHORTEST_S or not len(frames):
+        frames = self._hearing.frames(last=self._ended)  # of each view: (frames, 1 + bits)
+        count = len(next(iter(frames.values())))
+        if heard_s < SHORTEST_S or not count:
             raise too_short(heard_s)
         frame_s = self.card.hop / self.card.rate
-        end_s = min(heard_s, len(frames) * frame_s)
-        presence, logits = frames[:, 0], frames[:, 1:]
-        found = weigh(presence, logits, frame_s, end_s, self.card.threshold, self.card.tail)
-        heard = self._listener is not None
-        return replace(found, levels=self._levels.all(last=self._ended) if heard else None)
+        end_s = min(heard_s, count * frame_s)
+        found = weigh_views(frames, frame_s, end_s, self.card)
+        if not self._listens:
+            return found
+        levels, single = self._hearing.levels(last=self._ended)
+        return replace(found, levels=levels, channel_levels=single)
 
-    def _mono(self, samples: npt.ArrayLike) -> Floats:
-        heard = _block(np.asarray(samples), self.sample_rate, self.channels)
-        self._taken += len(heard)
-        mono: Floats = heard.astype(np.float32, copy=False) @ self._share
-        return mono  # a product is ten times as fast as a mean
 
-    def _keep(self, made: list[Floats]) -> Floats:
-        fresh = np.concatenate([np.zeros((0, 1 + self.card.bits), np.float32), *made])
-        self._frames.add(fresh)
-        chance: Floats = (1 / (1 + np.exp(-fresh[:, 0]))).astype(np.float32)
-        return chance
+def weigh_views(
+    frames: Mapping[int | None, Floats], frame_s: float, end_s: float, card: Card
+) -> Detection:
+    """Judge a recording by the frames (frames, 1 + bits) of each of its views.
+
+    A view without a sound in it raises no false alarm, and is not counted among those tried.
+    """
+    sounding = {c: rows for c, rows in frames.items() if np.any(rows[:, 0] != ABSENT)}
+    tried = sounding or dict(list(frames.items())[:1])
+    how: Any = {"threshold": card.threshold_of(len(tried)), "tail": card.tail, "views": len(tried)}
+    views = [
+        replace(
+            weigh(rows[:, 0].astype(np.float32, copy=False), rows[:, 1:], frame_s, end_s, **how),
+            channel=channel,
+        )
+        for channel, rows in tried.items()
+    ]
+    found = strongest(views) if len(views) > 1 else views[0]
+    return replace(found, frame_logits=found.frame_logits.astype(np.float32, copy=False))
 
 
 def too_short(seconds: float) -> AudioError:
@@ -229,6 +244,8 @@ def as_given(marked: npt.NDArray[Any], dtype: np.dtype[Any], dimensions: int) ->
     """Bring marked floats (frames, channels) back to the type and dimensions of the host."""
     shaped = marked[:, 0] if dimensions == 1 else marked
     if dtype.kind == "f":
+        if dtype == np.float16:  # a mark may lift a sample beyond its range
+            shaped = np.clip(shaped, np.finfo(dtype).min, np.finfo(dtype).max)
         return shaped.astype(dtype, copy=False)
     info = np.iinfo(dtype)
     scale = 2.0 ** (info.bits - 1)
@@ -244,3 +261,11 @@ def _block(given: npt.NDArray[Any], sample_rate: int, channels: int) -> audio.Sa
         what = f"the stream has {channels} channels, and {block.shape[1]} came"
         raise AudioError(what, hint="say how many when it begins: channels=")
     return block
+
+
+def _counted(channels: int) -> int:
+    """Return a number of channels; refuse what is none."""
+    if not isinstance(channels, int | np.integer) or isinstance(channels, bool) or channels < 1:
+        hint = "as many as the samples have"
+        raise AudioError(f"channels must be an integer above 0, not {channels!r}", hint=hint)
+    return int(channels)

@@ -9,14 +9,16 @@ import os
 import re
 import signal
 import sys
+import threading
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
 
 import click
 
-from keybound.errors import DEBUG, explain
+from keybound.errors import DEBUG, KeyFileWarning, explain
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -132,13 +134,54 @@ def in_one_line() -> Iterator[None]:
         yield
     except (click.Abort, KeyboardInterrupt):
         say("stopped")
-        sys.exit(130)
+        sys.exit(128 + signal.SIGINT)
+    except Terminated:
+        say("stopped")
+        sys.exit(128 + signal.SIGTERM)
     except BrokenPipeError:  # whoever reads the results has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still held
         sys.exit(128 + signal.SIGPIPE)
     except Exception as error:  # whatever it is, it must not end in status 1, which is a "no"
         tell(error)
         sys.exit(2)
+
+
+class Terminated(BaseException):
+    """SIGTERM asked to stop: raised where the program is, so that it cleans up."""
+
+
+@contextmanager
+def stopping() -> Iterator[None]:
+    """Let SIGTERM end what is inside as SIGINT does: by an exception that cleans up."""
+
+    def stop(*_: object) -> NoReturn:
+        raise Terminated
+
+    if threading.current_thread() is not threading.main_thread():  # which alone hears signals
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def warned() -> Iterator[None]:
+    """Show each warning about a key file once, in one line."""
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def line(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+            if issubclass(category, KeyFileWarning):
+                say(str(message))
+            else:
+                show(message, category, *rest, **more)
+
+        warnings.simplefilter("default", KeyFileWarning)
+        warnings.showwarning = line
+        yield
 
 
 def reworded(error: click.ClickException) -> tuple[str, str | None]:

@@ -4,120 +4,212 @@ A verdict tells its holder everything; whoever may ask often and sees distances 
 by them to a mark that passes (docs/security.md, the oracle). What is served to others is the grade.
 """
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from functools import cached_property
 
-from keybound import codes, hostmac, origin
+from keybound import codes, hostmac, origin, search
+from keybound.claims import USUAL, Case, Masks, Options, spots_of
+from keybound.engine import Card
+from keybound.errors import KeyBoundError
 from keybound.evidence import Detection
 from keybound.keys import Key
+from keybound.likeness import Sketch
+from keybound.origin import Compared
 from keybound.parties import Claim
 from keybound.records import Entry
-from keybound.search import Places, find
-from keybound.verdict import GRADES, Verdict
-from keybound.watermark import Watermarker
+from keybound.rolling import Seconds, find_rolls, read_along
+from keybound.search import Found
+from keybound.sounds import Hearing
+from keybound.verdict import GRADES, Evidence, Verdict, conclude, weigh
 
-KNOWN_REACH_S = 3600.0  # where the position is known, a cut is looked for further on
-FEW = 20  # parties whose seals are all looked for in what is marked
+MOST_NAMED = 8  # records that a recording is taken to be, where it is that of several
+
+Begin = tuple[bytes, int, float]  # nonce and position of a roll, seconds of it before a recording
+
+
+class Heard:
+    """A recording made ready, once, for all claims."""
+
+    def __init__(self, found: Detection) -> None:
+        if found.levels is None:
+            what = "the detection does not hold what a seal is looked for in"
+            raise KeyBoundError(what, hint="detect with levels=True")
+        self.found, self.seals = found, Hearing(found.heard)
+
+    @cached_property
+    def sketch(self) -> Sketch:
+        """Return what is compared with records."""
+        return Sketch.of(self.found.heard)
+
+    @cached_property
+    def rolls(self) -> list[Seconds]:
+        """Return what rolling codes are looked for in."""
+        return [Seconds(view) for view in self.found.views]
 
 
 def judge(
-    marker: Watermarker,
+    card: Card,
     found: Detection,
     claims: Sequence[Claim],
     entries: Mapping[str, Sequence[Entry]],
+    options: Options = USUAL,
     *,
-    nonce: bytes = b"",
-    position: int | None = None,
-    speed: float = 0.0,
-    sealed: bool = False,
-    own_mask: bool = False,
+    masks: Masks | None = None,
+    progress: search.Progress = lambda *_: None,
 ) -> list[Verdict]:
     """Judge a detection for each claim, with the records (`entries`) of each by its name.
 
-    Among many claims the seal is looked for of those whose payload agrees, and of all of them if it
-    must be `sealed`. With `own_mask` each recording has the mask of its position.
+    Where records are not at hand, `masks` holds what they say of masks. All seals are looked for:
+    first where recordings that were not cut begin, then where records say so, then everywhere.
     """
-    verdicts = []
-    # A code that rolls agrees with no payload before its seal is found.
-    closely = len(claims) == 1 or sealed or (found.present and len(claims) <= FEW)
+    heard, tries = Heard(found), len(claims)
+    cases = []
     for one in claims:
-        places = places_of(one.drawn, position, speed)
-        how: dict[str, Any] = {"key": one.key, "payload": one.payload, "nonce": nonce}
-        how |= {"rho": one.rho, "tries": len(claims)}
         own = entries.get(one.name, ())
-        if own_mask:
-            verdict = _unmask(marker, found, how, own, places, position)
-        else:
-            verdict = marker.judge(found, **how)
-            if verdict.verified or closely:
-                verdict = marker.judge(found, **how, places=places)
-        if closely or verdict.verified or verdict.seal.holds:
-            assert found.levels is not None  # else the seal could not have been looked for
-            traced = origin.trace(found.levels, verdict.placed, own, key=one.key, tries=len(claims))
-            verdict = dataclasses.replace(verdict, origin=traced)
-        verdicts.append(verdict)
-    bound = max(verdict.bound for verdict in verdicts)  # parties may differ in rho
-    return [dataclasses.replace(verdict, bound=bound) for verdict in verdicts]
-
-
-def places_of(drawn: int, position: int | None, speed: float) -> Places:
-    """Say where a seal is looked for: at its position if that is known, else at all in use."""
-    if position is not None:
-        return Places((position,), reach_s=KNOWN_REACH_S, speed=speed)
-    return Places(range(max(drawn, len(Places().positions))), speed=speed)
-
-
-def _unmask(
-    marker: Watermarker,
-    found: Detection,
-    how: dict[str, Any],
-    entries: Sequence[Entry],
-    places: Places,
-    position: int | None,
-) -> Verdict:
-    """Judge a recording with a mask of its own, where something says which: seal, record, caller.
-
-    Masks are never tried in turn: whoever learned one of them could use it on any host.
-    """
-    assert found.levels is not None
-    key, tries = how["key"], how["tries"]
-
-    def code_at(position: int) -> codes.Bits:
-        nonce = codes.position_nonce(position)
-        return codes.encode(how["payload"], key, marker.card.bits, nonce)
-
-    seal = find(found.levels, key, code_at, places, tries)
-    if seal.holds or position is not None:
-        nonce = codes.position_nonce(seal.position if position is None else position)
-        return dataclasses.replace(marker.judge(found, **how | {"nonce": nonce}), seal=seal)
-    traced = origin.trace(found.levels, seal, entries, key=key, tries=tries)
-    known = [one for one in entries if traced.match == "same" and one.number == traced.record]
-    verdict = marker.judge(
-        found, **how | {"nonce": known[0].stamped.record.nonce if known else b""}
+        spots = spots_of(one, own, options, (masks or {}).get(one.name, ()))
+        rho = card.rho if one.rho is None else one.rho
+        cases.append(Case(one, own, spots, card.bits, rho, tries))
+    among = sum(len(one.entries) for one in cases)
+    asks = [one.ask for one in cases]
+    seals = search.at_start(heard.seals, asks, options.speed)
+    compared: list[Compared | None] = [
+        None if seal.sealed.holds else _compare(heard, case, among)
+        for case, seal in zip(cases, seals, strict=True)
+    ]
+    for i, case in enumerate(cases):
+        if begins := _begins(case, compared[i]):
+            named = [(case.spots.index((at, nonce)), start_s) for nonce, at, start_s in begins]
+            there = search.at_record(heard.seals, asks[i], named, options.speed)
+            seals[i] = seals[i].or_better(there)
+    seals = search.everywhere(
+        heard.seals, asks, seals, options.reach_s, options.speed, progress=progress
     )
-    if known:
-        return dataclasses.replace(verdict, seal=seal)
-    bits = marker.card.bits
-    return dataclasses.replace(verdict, seal=seal, verified=False, distance=bits, mask_known=False)
+    evidence = [
+        _weigh(heard, case, seal, with_records, options)
+        for case, seal, with_records in zip(cases, seals, compared, strict=True)
+    ]
+    chance = max(one.chance for one in evidence)  # parties may differ in rho
+    return [conclude(found, one, card.bits, tries=tries, chance=chance) for one in evidence]
+
+
+def _compare(heard: Heard, case: Case, among: int) -> Compared:
+    """Compare a recording in which no seal was found yet with all records of a party."""
+    if not case.entries:
+        return Compared([], searched=True)
+    key = case.claim.key
+    return origin.compare(heard.sketch, case.entries, key=key, tries=case.tries, among=among)
+
+
+def _begins(case: Case, compared: Compared | None) -> list[Begin]:
+    """Return where the records whose audio it is say that a recording begins, at its own speed."""
+    begins: dict[Begin, None] = {}
+    for found, entry in compared.same[:MOST_NAMED] if compared else ():
+        record = entry.stamped.record
+        known = record.position is not None and (record.position, record.nonce) in case.spots
+        if known and found.speed == 1.0:
+            assert record.position is not None
+            begins[record.nonce, record.position, found.start_s] = None
+    return list(begins)
+
+
+def _weigh(
+    heard: Heard, case: Case, seal: Found, compared: Compared | None, options: Options
+) -> Evidence:
+    """Weigh all that was found for a party: its seal, its rolling code, its payload, its records.
+
+    The payload is read with the mask that the seal, the rolling code, a record of this audio or
+    whoever asks says, else with the fixed one. Masks are never tried in turn: whoever learned one
+    of them could use it on any host.
+    """
+    begins = _begins(case, compared)
+    roll = _roll(heard, case, seal, begins, options)
+    held = [(one, case.spots[one.spot]) for one in (seal, roll) if one.sealed.holds]
+    placed = held[0][0].sealed if held else roll.sealed
+    key = case.claim.key
+    if compared is None or held:
+        traced = origin.trace(heard.sketch, placed, case.entries, key=key, tries=case.tries)
+    else:
+        traced = compared.origin
+    nonces = _nonces(case, held, compared, options)
+    if options.position is not None:
+        begins += [(nonce, options.position, 0.0) for nonce in nonces]
+    found = heard.found
+    logits = [mark.code_logits for mark in found.marks] or [found.code_logits]
+    read = [codes.decode(one, key, nonce) for nonce in nonces for one in logits]
+    readings = len(read) + len(begins) * len(found.views)
+    begins += [(nonce, at, one.sealed.start_s) for one, (at, nonce) in held]
+    read += [read_along(view, key, *begin) for view in found.views for begin in begins]
+    registered = codes.to_bits(case.claim.payload, case.bits)
+    distance = min((codes.distance(one, registered) for one in read), default=case.bits)
+    return weigh(
+        distance,
+        max(1, readings),
+        case.bits,
+        case.rho,
+        seal=seal.sealed,
+        roll=roll.sealed,
+        origin=traced,
+        mask_known=bool(read),
+    )
+
+
+def _nonces(
+    case: Case,
+    held: Sequence[tuple[Found, tuple[int, bytes]]],
+    compared: Compared | None,
+    options: Options,
+) -> list[bytes]:
+    """Return the nonces of the masks to read the payload with, chosen by anything but its bits.
+
+    None where each recording has a mask of its own and nothing says which.
+    """
+    if options.nonce:
+        return [options.nonce]
+    if held:
+        return [held[0][1][1]]
+    if compared and compared.same:
+        own = (entry.stamped.record.nonce for _, entry in compared.same[:MOST_NAMED])
+        return list(dict.fromkeys(own))
+    if options.position is not None:
+        return list(dict.fromkeys(nonce for _, nonce in case.spots))
+    return [] if options.own_mask else [b""]
+
+
+def _roll(
+    heard: Heard, case: Case, seal: Found, begins: Sequence[Begin], options: Options
+) -> Found:
+    """Look for a rolling code: where the seal is, else where records say, else at all spots."""
+    spots = case.spots
+    if seal.sealed.holds:
+        own = case.rolls([spots[seal.spot]])
+        found = find_rolls(heard.rolls, own, options.reach_s, case.share * len(spots))
+        return Found(replace(found.sealed, searched="seal"), seal.spot)
+    best = Found()
+    if begins:
+        named = [(at, nonce) for nonce, at, _ in begins]
+        found = find_rolls(heard.rolls, case.rolls(named), options.reach_s, case.share)
+        best = Found(replace(found.sealed, searched="record"), spots.index(named[found.spot]))
+    if best.sealed.holds:
+        return best
+    return best.or_better(find_rolls(heard.rolls, case.rolls(spots), options.reach_s, case.share))
 
 
 def judge_host(
-    marker: Watermarker,
+    card: Card,
     found: Detection,
     key: Key,
+    options: Options = USUAL,
     *,
-    nonce: bytes = b"",
-    position: int | None = None,
-    speed: float = 0.0,
+    progress: search.Progress = lambda *_: None,
 ) -> Verdict:
     """Judge a detection whose payload is to speak for its host: the key alone is needed.
 
     The payload is the one that the mark carries, and what it is compared with is the recording.
     Where it does not speak for it, the recording is called other audio: also if it was cut.
     """
+    heard, bits, nonce = Heard(found), card.bits, options.nonce
     assert found.levels is not None
-    bits = marker.card.bits
     read = [mark.code_logits for mark in found.marks] or [found.code_logits]
     tried = []
     for logits in read:
@@ -125,19 +217,24 @@ def judge_host(
         bound = hostmac.check(found.levels, payload, key, bits, nonce, tries=len(read))
         tried.append((bound.p, payload, bound))
     _, payload, bound = min(tried, key=lambda one: one[0])
-    places = places_of(0, position, speed)
-    verdict = marker.judge(found, key=key, payload=payload, nonce=nonce, places=places)
-    there = verdict.present or verdict.seal.holds
-    match = ("same" if bound.holds else "other") if there else "none"
-    return dataclasses.replace(
-        verdict,
-        verified=found.present and bound.holds,
+    claim = Claim("", key, payload, None)
+    case = Case(claim, (), spots_of(claim, (), options), bits, card.rho, 1)
+    begun = search.at_start(heard.seals, [case.ask], options.speed)
+    seal = search.everywhere(
+        heard.seals, [case.ask], begun, options.reach_s, options.speed, progress=progress
+    )[0]
+    own = _weigh(heard, case, seal, None, options)
+    match = ("same" if bound.holds else "other") if found.present or own.seal.holds else "none"
+    spoken = replace(
+        own,
+        passes=bound.holds,
         distance=bound.distance,
-        bound=hostmac.ACCEPTED_P,
+        chance=hostmac.ACCEPTED_P,
         origin=origin.Origin(match, p=bound.p, agreement=1 - bound.distance / bits),
     )
+    return conclude(found, spoken, bits)
 
 
 def best(verdicts: Iterable[Verdict]) -> str:
-    """Give the highest grade among verdicts: all that others need to be told."""
+    """Return the highest grade among verdicts: all that others need to be told."""
     return max((verdict.grade for verdict in verdicts), key=GRADES.index)

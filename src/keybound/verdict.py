@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from keybound.evidence import Span
+from keybound import codes
+from keybound.evidence import Detection, Span
 from keybound.origin import UNTRACED, Origin
 from keybound.search import NOTHING, Sealed
 
@@ -13,18 +14,18 @@ GRADES = ("none", "present", "attributed", "sealed")  # what holds, the least fi
 class Verdict:
     """Whether a recording carries this party's mark, and the evidence.
 
-    `verified` is the rule V_A: presence at or above its threshold and the decoded payload within
-    `rho` bits of the registered one. `bound` is the probability that a wrong key passes, corrected
-    for the `tries` parties and the `marks` that were tried; `spans` is where the marks are. `seal`
-    is the evidence of the keyed pattern, which counts by itself: it outlives the mark. `roll` is
-    that of a rolling code, which anyone can read second by second and write on other audio.
-    `origin` says which of the party's records the recording is, where there are records: a seal on
-    other audio than its record was copied there, and does not count; a rolling code counts as
-    sealed only on the audio of its record. Where each recording has a mask of
-    its own and nothing says which, `mask_known` is false and `distance` means nothing.
+    `grade` decides. `rule_holds` is the rule V_A alone: presence at or above its threshold and the
+    decoded payload within `rho` bits of the registered one; a seal outlives the mark, and counts
+    without it. `bound` is the probability that a wrong key passes the rule, corrected for the
+    `tries` parties and the `marks` that were read; `spans` is where the marks are. `seal` is the
+    evidence of the keyed pattern, `roll` that of a rolling code, which anyone can read second by
+    second and write on other audio. `origin` says which of the party's records the recording is,
+    where there are records: a seal on other audio than its record was copied there, and does not
+    count; a rolling code counts as sealed only on the audio of its record. Where each recording has
+    a mask of its own and nothing says which, `mask_known` is false and `distance` means nothing.
     """
 
-    verified: bool
+    rule_holds: bool
     present: bool
     presence: float
     threshold: float
@@ -42,29 +43,34 @@ class Verdict:
 
     @property
     def grade(self) -> str:
-        """Say what holds: none, present, attributed (the rule V_A), or sealed."""
+        """Return what holds: none, present, attributed (the rule V_A), or sealed."""
         if self.seal.holds and self.origin.match != "other":
             return "sealed"
         if self.roll.holds and self.origin.match == "same":
             return "sealed"
-        if self.verified:
+        if self.rule_holds:
             return "attributed"
         return "present" if self.present else "none"
 
     @property
+    def verified(self) -> bool:
+        """Return whether the recording is the party's: attributed or sealed."""
+        return self.reaches("attributed")
+
+    @property
     def placed(self) -> Sealed:
-        """Give the layer that says which record it is: the seal, or else a rolling code."""
+        """Return the layer that says which record it is: the seal, or else a rolling code."""
         return self.seal if self.seal.holds else self.roll
 
     def reaches(self, grade: str) -> bool:
-        """Say whether what holds is this grade or a higher one."""
+        """Return whether what holds is this grade or a higher one."""
         return GRADES.index(self.grade) >= GRADES.index(grade)
 
     @property
     def words(self) -> str:
-        """Say the verdict in a sentence."""
+        """Return the verdict as a sentence."""
         sealed = self.seal.holds or self.roll.holds
-        return f"{self._evidence}{self.origin.words(sealed=sealed, marked=self.verified)}"
+        return f"{self._evidence}{self.origin.words(sealed=sealed, marked=self.rule_holds)}"
 
     @property
     def _evidence(self) -> str:
@@ -77,11 +83,90 @@ class Verdict:
         if self.roll.holds:
             doubt = "" if self.origin.match == "same" else ", which a record must confirm"
             return f"marked, {agree}, rolling code {self.roll.words}{doubt}"
-        if self.verified:
+        if self.rule_holds:
             who = "a wrong key" if self.tries == 1 else f"one of {self.tries} wrong keys"
             return f"marked, {agree}; {who} passes with probability {self.bound:.2g}"
         if not self.present:
-            return f"no mark found (presence {self.presence:.3f} under {self.threshold:.3f})"
+            score = f"(presence {self.presence:.3f} under {self.threshold:.3f})"
+            return f"no mark found {score}{self.unsearched}"
         if not self.mask_known:
             return "marked, but by whom cannot be read: no seal and no record says with which mask"
-        return f"marked, but not by this key and payload: {agree}, {self.bits - self.rho} needed"
+        short = f"{agree}, {self.bits - self.rho} needed"
+        if self.unsearched:
+            return f"marked, {short}{self.unsearched}"
+        return f"marked, but not by this key and payload: {short}"
+
+    @property
+    def unsearched(self) -> str:
+        """Return in words what was not looked for; empty where everything was."""
+        seal, roll = self.seal.searched, self.roll.searched
+        if seal == "none":
+            return "; no seal was looked for"
+        if seal == "some":
+            return "; a seal was not looked for everywhere in so long a recording (--position)"
+        if seal == "short":
+            return "; too short to look for a seal"
+        if seal == "start":
+            return "; too short to look for a seal in it if it was cut"
+        return "" if roll == "all" else "; too short to look for a rolling code if it was cut"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was found for one party, of which its verdict is made."""
+
+    passes: bool  # whether the payload agrees, where there is a mark
+    distance: int
+    rho: int
+    readings: int  # of the payload, of which the nearest counts
+    chance: float  # that a wrong key passes, among these readings
+    seal: Sealed = NOTHING
+    roll: Sealed = NOTHING
+    origin: Origin = UNTRACED
+    mask_known: bool = True
+
+
+def weigh(
+    distance: int,
+    readings: int,
+    bits: int,
+    rho: int,
+    *,
+    seal: Sealed = NOTHING,
+    roll: Sealed = NOTHING,
+    origin: Origin = UNTRACED,
+    mask_known: bool = True,
+) -> Evidence:
+    """Apply the rule V_A to the nearest of several readings of a payload.
+
+    One key tried on several marks is one chance for each of them at most.
+    """
+    chance = min(1.0, readings * codes.bound(bits, rho))
+    passes = mask_known and distance <= rho
+    return Evidence(passes, distance, rho, readings, chance, seal, roll, origin, mask_known)
+
+
+def conclude(
+    found: Detection, own: Evidence, bits: int, *, tries: int = 1, chance: float | None = None
+) -> Verdict:
+    """Build the verdict on one of `tries` parties: every verdict is built here.
+
+    `chance` is the largest of their chances, where they differ.
+    """
+    return Verdict(
+        rule_holds=found.present and own.passes,
+        present=found.present,
+        presence=found.presence,
+        threshold=found.threshold,
+        distance=own.distance,
+        bits=bits,
+        rho=own.rho,
+        bound=codes.corrected(own.chance if chance is None else chance, tries),
+        tries=tries,
+        marks=own.readings,
+        spans=found.spans,
+        seal=own.seal,
+        roll=own.roll,
+        origin=own.origin,
+        mask_known=own.mask_known,
+    )

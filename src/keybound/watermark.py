@@ -5,7 +5,7 @@ Arrays go through the streams of `stream` in blocks, as files do, so all three a
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Unpack
@@ -28,7 +28,7 @@ from keybound.stream import (
     as_given,
     too_short,
 )
-from keybound.verdict import Verdict
+from keybound.verdict import Verdict, conclude, weigh
 
 BLOCK_S = 15.0  # that goes through the networks at once: twice as much takes 150 MB more
 SHORT_S = 1.0  # below this a mark is easily lost
@@ -75,7 +75,7 @@ class Watermarker:
             found = self.detect(made.samples, sample_rate, levels=rolls)
             places = Places((made.position,), 0.0) if rolls and made.position is not None else None
             secret: Any = {name: how[name] for name in ("key", "payload", "nonce") if name in how}
-            if not self.judge(found, **secret, places=places).verified:
+            if not self.judge(found, **secret, places=places).rule_holds:
                 host = audio.check(samples, sample_rate)
                 why = why_unreadable(float(np.mean(np.square(host))), len(host) / sample_rate)
                 warnings.warn(f"the mark cannot be read back: {why}", MarkWarning, stacklevel=2)
@@ -111,7 +111,8 @@ class Watermarker:
     ) -> Detection:
         """Say whether there is a mark, and where. Anyone can: no key is needed.
 
-        With `levels` the detection holds what `judge` looks for a seal in, which takes longer.
+        Channels that differ are heard one by one and as their mix; the strongest counts. With
+        `levels` the detection holds what `judge` looks for a seal in, which takes longer.
         """
         heard = audio.check(samples, sample_rate)
         stream = self.detector(sample_rate, channels=heard.shape[1], levels=levels)
@@ -145,8 +146,10 @@ class Watermarker:
     ) -> int:
         """Read the payload of a detection with a key. A wrong key reads a random number.
 
-        Give the position of a recording whose code rolls; it must not have been cut at its start.
+        Of several marks it is that of the strongest. Give the position of a recording whose code
+        rolls; it must not have been cut at its start.
         """
+        codes.check_secret(key, nonce)
         if position is not None:
             return codes.from_bits(read_along(found, key, nonce, position, 0.0))
         return codes.from_bits(codes.decode(found.code_logits, key, nonce))
@@ -167,46 +170,36 @@ class Watermarker:
         Every mark that was found is tried, and the nearest counts. One key tried on several marks
         is one chance for each of them at most; parties have keys of their own. The seal is looked
         for in the `places` given, and nowhere if none are; the detection must hold its levels. A
-        rolling code is read where the seal holds, and from the start of a single position.
+        rolling code is read where the seal holds, and from the start of a single position, in each
+        view that is marked.
         """
         bits, rho = self.card.bits, self.card.rho if rho is None else rho
+        codes.check_secret(key, nonce)
         known = len(places.positions) == 1 if places else False
-        marks = max(1, len(found.marks)) + known
-        bound = codes.corrected(min(1.0, marks * codes.bound(bits, rho)), tries)
+        marks = max(1, len(found.marks)) + known * len(found.views)
         read = [mark.code_logits for mark in found.marks] or [found.code_logits]
         payloads = [codes.decode(one, key, nonce) for one in read]
         seal, roll = NOTHING, NOTHING
         if places is not None:
             code = codes.encode(payload, key, bits, nonce)
-            seal = find(_levels(found), key, code, places, 2 * tries)
+            seal = find(_heard(found), key, code, places, 2 * tries)
             roll = find_roll(found, Roll(key, payload, bits, nonce), places, 2 * tries)
             begins = [(one.position, one.start_s) for one in (seal, roll) if one.holds]
             begins += [(places.positions[0], 0.0)] if known else []
-            payloads += [read_along(found, key, nonce, *place) for place in begins]
+            payloads += [
+                read_along(view, key, nonce, *place) for view in found.views for place in begins
+            ]
         registered = codes.to_bits(payload, bits)
         distance = min(codes.distance(one, registered) for one in payloads)
-        return Verdict(
-            verified=found.present and distance <= rho,
-            present=found.present,
-            presence=found.presence,
-            threshold=found.threshold,
-            distance=distance,
-            bits=bits,
-            rho=rho,
-            bound=bound,
-            tries=tries,
-            marks=marks,
-            spans=found.spans,
-            seal=seal,
-            roll=roll,
-        )
+        own = weigh(distance, marks, bits, rho, seal=seal, roll=roll)
+        return conclude(found, own, bits, tries=tries)
 
 
-def _levels(found: Detection) -> Levels:
+def _heard(found: Detection) -> Mapping[int | None, Levels]:
     if found.levels is None:
         what = "the detection does not hold what a seal is looked for in"
         raise KeyBoundError(what, hint="detect with levels=True")
-    return found.levels
+    return found.heard
 
 
 def why_unreadable(power: float, seconds: float) -> str:

@@ -62,7 +62,7 @@ def test_a_run_has_a_row_for_each_input_and_goes_on_where_it_was(
     good = found[0]
     assert good["output"] == "out/in/b/0.wav"
     assert good["error"] is None
-    assert (good["verified"], good["present"], good["distance"]) == (True, True, 0)
+    assert (good["rule_holds"], good["present"], good["distance"]) == (True, True, 0)
     assert good["seconds"] == pytest.approx(2.0)
     assert "gone.wav cannot be read: no such file or directory" in found[1]["error"]
     assert "silence.wav does not hold a mark: the recording is silent" in found[3]["error"]
@@ -135,7 +135,7 @@ def test_parties_payloads_and_nonces_by_row(
     assert (found["alice.wav"]["party"], found["bob.wav"]["party"]) == ("alice", "bob")
     assert {row["tries"] for row in found.values()} == {2}
     assert found["once.wav"]["party"] is None
-    assert json.loads(every.out)["verified"] == 2
+    assert json.loads(every.out)["sealed"] + json.loads(every.out)["attributed"] == 2
 
     heard = run("batch", "detect", "m.csv", "--results", "d.jsonl")
     assert heard.code == 0

@@ -107,7 +107,7 @@ def test_a_killed_run_goes_on_and_redoes_and_loses_nothing(
     assert hidden(home) == []  # nor is anything left of what was in hand
     found = rows("r.parquet")
     assert len(found) == 30
-    assert all(row["verified"] for row in found)
+    assert all(row["rule_holds"] for row in found)
     assert run(*command).code == 0  # and a third time there is nothing to do
     assert times(home / "in" / "marked") == after
 
@@ -130,7 +130,7 @@ def test_an_output_whose_end_was_not_noted_is_taken_as_it_is(
     assert outcome.code == 2
     assert "out/a/1.wav exists (--force replaces it)" in outcome.err
     assert times(home / "out") == before
-    statuses = {row["output"]: (row["status"], row["verified"]) for row in rows("r.parquet")}
+    statuses = {row["output"]: (row["status"], row["rule_holds"]) for row in rows("r.parquet")}
     assert statuses == {
         "out/a/0.wav": ("ok", True), "out/b/0.wav": ("ok", True), "out/a/1.wav": ("failed", None)
     }  # fmt: skip
@@ -244,7 +244,7 @@ def test_ray_does_the_same_and_outlives_its_workers(
     pids = {entry["pid"] for entry in ended}
     assert len(pids) >= 3
     found = rows("r.parquet")
-    assert sum(bool(row["verified"]) for row in found) == 36
+    assert sum(bool(row["rule_holds"]) for row in found) == 36
     assert [row["path"] for row in found if row["status"] == "failed"] == ["in/text.wav"]
     after = times(home / "out")
     assert {path: after[path] for path in before} == before

@@ -14,8 +14,7 @@ from keybound.attacks.packages import REPOSITORY
 from keybound.attacks.rates import Samples, resample
 from keybound.attacks.signal import add_at
 from keybound.errors import AttackError
-
-RECORDINGS = {".wav", ".flac", ".ogg", ".opus", ".mp3"}
+from keybound.formats import SNDFILE_SUFFIXES
 
 
 def reverb(
@@ -40,7 +39,7 @@ def noise_recordings() -> list[Path]:
     named = os.environ.get("KEYBOUND_NOISE")
     folder = Path(named) if named else REPOSITORY.parent / "shared" / "noise"
     found = sorted(folder.iterdir()) if folder.is_dir() else []
-    recordings = [file for file in found if file.suffix.lower() in RECORDINGS]
+    recordings = [file for file in found if file.suffix.lower() in SNDFILE_SUFFIXES]
     if not recordings:
         raise AttackError(
             "background: recordings absent",

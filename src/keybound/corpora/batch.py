@@ -168,8 +168,11 @@ def _batch(
                 corpus.run(job, planned, book, spread, ended, where)
         count = corpus.conclude(planned, items, book, table)
         _tell_failures(items, book.rows(planned.names), count["failed"])
+    if count["recurring"]:
+        hint = "a registered party has one for each recording"
+        say(f"sealed at one of 256 positions that recur: {count['recurring']} files ({hint})")
     told = {"detect": "{present} marked"}
-    told["verify"] = "{verified} verified, {sealed} sealed, {other} on other audio"
+    told["verify"] = "{sealed} sealed, {attributed} attributed, {other} on other audio"
     text = (
         f"{count['files']} files, {count['seconds'] / 3600:.2f} hours: {count['done']} done, "
         f"{count['failed']} failed, {count['pending']} left"
@@ -227,7 +230,10 @@ def _whose(
     if payload is not None and key is None:
         raise click.UsageError("--payload needs --key")
     if anyone:
-        return Job(verb, folder, corpus.everyone(where, bits)), [None] * len(items)
+        every, untried = corpus.everyone(where, bits)
+        for one in untried:
+            say(f"not tried: {one.error}")
+        return Job(verb, folder, every, untried=len(untried)), [None] * len(items)
     whose, who = corpus.claimants(
         items, name=name, key=key, payload=payload, registry=where, bits=bits
     )

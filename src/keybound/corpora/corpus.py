@@ -1,35 +1,38 @@
 """Corpora: whose marks a manifest is about, which inputs are still to do, and their count.
 
-Inputs that the journal says are done are not done again; what a kill left in the middle is.
+Inputs that the journal says are done are not done again; what a kill left in the middle is. The
+registry is here and not with the workers, who may be elsewhere: a task has its position before it
+is handed out, and marked copies appear here, with their records.
 """
 
+import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from keybound import codes, records
+from keybound import codes, output, records, stages
 from keybound.corpora.journal import Journal, Row, Stamp, write_results
 from keybound.corpora.manifest import Item, absolute
 from keybound.corpora.origins import Origins
-from keybound.corpora.worker import ENV, HEARD, RECORD, Job, Task, Whose, read_key
-from keybound.errors import CodeError, CorpusError, KeyBoundError, KeyFileError
-from keybound.parties import NOBODY, party_claim
+from keybound.corpora.worker import ENV, HANDED, HEARD, Job, Task, Whose, in_words, read_key
+from keybound.errors import CodeError, CorpusError, KeyBoundError, KeyFileError, RegistryError
+from keybound.parties import Untried, party_claim, triable
 from keybound.registry import Party, Registry
 from keybound.watermark import Watermarker
 
-Engine = Callable[[Job, Iterable[Task]], Iterator[tuple[str, Row]]]
+Engine = Callable[[Job, Iterable[Task]], Generator[tuple[str, Row], None, None]]
+AHEAD = 64  # tasks that are given their positions at a time
 
 
-def everyone(registry: Path, bits: int) -> tuple[Whose, ...]:
-    """Give every registered party."""
+def everyone(registry: Path, bits: int) -> tuple[tuple[Whose, ...], list[Untried]]:
+    """Return every registered party that can be tried; name the others."""
     with Registry(registry) as known:
-        every = tuple(_registered(known, one, bits) for one in known.list())
-    if not every:
-        raise KeyBoundError(NOBODY)
-    return every
+        every, untried = triable(known.list(), lambda one: _registered(known, one, bits))
+    return tuple(every), untried
 
 
 def claimants(
@@ -70,6 +73,7 @@ def claimants(
 def _registered(known: Registry, party: Party, bits: int) -> Whose:
     """Give a party as its workers are told of it, after a look at whether its key can be read."""
     party_claim(party, bits)
+    masks = dict.fromkeys(known.masks(party))
     return Whose(
         name=party.name,
         key=str(party.key_file),
@@ -78,6 +82,7 @@ def _registered(known: Registry, party: Party, bits: int) -> Whose:
         rho=party.rho,
         drawn=party.drawn,
         recorded=next(known.positions(party), None) is not None,
+        masks=tuple(masks),
     )
 
 
@@ -167,26 +172,100 @@ def run(
 ) -> None:
     """Do the tasks that remain, each end noted in the journal before `ended` hears of it.
 
-    The records that come of them are kept in the registry, here and not by the workers, who may be
-    elsewhere. One whose end was not noted any more is made again: better two than none. What they
-    heard is compared with the records here too.
+    What the workers heard is compared with the records here too.
     """
     origins = Origins(registry)
+    under_way: dict[str, Task] = {}
+    folders = {Path(task.output).parent for task in planned.tasks if task.output is not None}
 
     def begun() -> Iterator[Task]:
-        for task in planned.tasks:
-            if task.output is not None:
-                journal.begin(task.name, task.fresh)
-            yield task
+        tasks = iter(planned.tasks)
+        while block := list(islice(tasks, AHEAD)):
+            for task in place(job, block, registry):
+                if task.output is not None:
+                    journal.begin(task.name, task.fresh)
+                    under_way[task.name] = task
+                yield task
 
-    for name, entry in engine(job, begun()):
-        if made := entry["row"].get(RECORD):
-            with Registry(registry) as known:
-                entry["row"][RECORD] = known.append(records.parse(made.encode()))
-        if HEARD in entry["row"]:
-            entry["row"] = origins.settle(entry["row"])
-        journal.finish(name, entry)
-        ended(entry["row"])
+    for folder in folders:
+        stages.sweep(folder)
+    try:
+        with contextlib.closing(engine(job, begun())) as entries:
+            for name, entry in entries:
+                if job.verb == "embed":
+                    if name not in under_way:  # Ray may do again what was lost after it was told
+                        continue
+                    entry = _appear(job, under_way.pop(name), entry, registry)
+                if HEARD in entry["row"]:
+                    entry["row"] = origins.settle(entry["row"])
+                journal.finish(name, entry)
+                ended(entry["row"])
+    finally:
+        for folder in folders:  # what workers handed over and nobody took any more
+            stages.sweep(folder)
+
+
+def place(job: Job, tasks: Sequence[Task], registry: Path) -> list[Task]:
+    """Give each task of a registered party its position in the stream of the party's key.
+
+    One that was begun and did not end keeps its own, unless its input has changed since. An output
+    that is there counts as this batch's only if there is a record of it.
+    """
+    mine: dict[str, dict[str, Task]] = {}  # by key, and by what a position is reserved for
+    for task in tasks:
+        one = job.whose[task.who] if job.verb == "embed" and task.who is not None else None
+        if one is not None and one.name:
+            stamp = Stamp.of(task.source)
+            mine.setdefault(one.fingerprint, {})[f"{task.name} {stamp and tuple(stamp)}"] = task
+    placed = {}
+    for key, named in mine.items():
+        with Registry(registry) as known:
+            for reservation, task in list(named.items()):
+                if entry := _recorded(known, key, task):
+                    spot = entry.stamped.record.position
+                    placed[task.name] = replace(task, position=spot, record=entry.number)
+                    del named[reservation]
+            for reservation, spot in known.reserve_for(key, list(named)).items():
+                task = named[reservation]
+                there = task.output is not None and os.path.lexists(task.output)
+                fresh = task.fresh and not there
+                placed[task.name] = replace(task, position=spot, fresh=fresh)
+    return [placed.get(task.name, task) for task in tasks]
+
+
+def _recorded(known: Registry, key: str, task: Task) -> records.Entry | None:
+    """Find the record of an output that appeared, and whose end was not noted any more."""
+    if not task.fresh or task.output is None or not Path(task.output).is_file():
+        return None
+    try:
+        with Path(task.output).open("rb") as file:
+            return known.record_of(key, hashlib.file_digest(file, "sha256").hexdigest())
+    except OSError:
+        return None
+
+
+def _appear(job: Job, task: Task, entry: Row, registry: Path) -> Row:
+    """Let the copy that a worker made appear, with its record; note what became of its position."""
+    assert task.output is not None
+    assert task.who is not None
+    row = dict(entry["row"])
+    try:
+        if handed := row.pop(HANDED, None):
+            how: Any = {"replace": task.replace, "kind": CorpusError}
+            with output.adopted(Path(handed["part"]), Path(task.output), **how) as part:
+                if handed["record"] is None:
+                    part.publish()
+                else:
+                    with Registry(registry) as known:
+                        made = records.parse(handed["record"].encode())
+                        row["record"] = known.appear(made, part)
+    except KeyBoundError as error:
+        row = {"status": "failed", "error": in_words(error), "took_s": row["took_s"]}
+    if row["status"] != "ok" and task.position is not None:
+        with contextlib.suppress(RegistryError), Registry(registry) as known:
+            known.void(job.whose[task.who].fingerprint, task.position)
+    wrote = Stamp.of(task.output) if row["status"] == "ok" else None
+    return entry | {"row": row, "size": wrote.size if wrote else None}
 
 
 def conclude(
@@ -195,11 +274,14 @@ def conclude(
     """Write the results and count them."""
     write_results(results, items, journal.rows(planned.names))
     count: dict[str, Any] = {"files": len(items), "done": 0, "failed": 0, "pending": 0}
-    count |= {"present": 0, "verified": 0, "sealed": 0, "other": 0, "clipped": 0, "seconds": 0.0}
+    count |= {"present": 0, "attributed": 0, "sealed": 0, "other": 0, "clipped": 0, "seconds": 0.0}
+    count["recurring"] = 0
     for row in journal.rows(planned.names):
         count["done" if row["status"] == "ok" else row["status"]] += 1
-        for name in ("present", "verified", "clipped", "seconds"):
+        for name in ("present", "clipped", "seconds"):
             count[name] += row.get(name) or 0
-        count["sealed"] += row.get("grade") == "sealed"
+        if row.get("grade") in ("attributed", "sealed"):
+            count[row["grade"]] += 1
         count["other"] += row.get("origin") == "other"
+        count["recurring"] += bool(row.get("position_recurs"))
     return count | {"results": str(results)}

@@ -14,7 +14,7 @@ import socket
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import asdict
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -93,7 +93,7 @@ def _die_with_parent() -> None:
 
 def processes(
     job: Job, tasks: Iterable[Task], *, jobs: int, threads: int, stop: Stop
-) -> Iterator[tuple[str, Row]]:
+) -> Generator[tuple[str, Row], None, None]:
     """Do tasks in so many processes of this machine, each with so many threads.
 
     When `stop` says so, no task is started and those under way are brought to their end.
@@ -238,7 +238,7 @@ def _connected(address: str | None, jobs: int | None) -> Iterator[Any]:
 
 def on_ray(
     job: Job, tasks: Iterable[Task], *, jobs: int | None, address: str | None, stop: Stop
-) -> Iterator[tuple[str, Row]]:
+) -> Generator[tuple[str, Row], None, None]:
     """Do tasks on Ray Data: on the cluster at an address, or on one started here for this.
 
     An actor that dies is replaced and its block of tasks given out again: outputs it had finished

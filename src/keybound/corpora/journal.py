@@ -7,12 +7,12 @@ at any moment loses nothing. The results file is made anew from the journal when
 import contextlib
 import json
 import os
-import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NamedTuple, Self
 
+from keybound import output
 from keybound.corpora.manifest import Item, arrow
 from keybound.errors import CorpusError
 
@@ -29,20 +29,24 @@ COLUMNS = {
     "party": "string",
     "present": "bool",
     "presence": "float64",
-    "verified": "bool",
     "distance": "int32",  # wrong bits of the payload
     "bits": "int32",
     "rho": "int32",
     "bound": "float64",
     "tries": "int32",
-    "grade": "string",  # none, present, attributed or sealed
+    "untried": "int32",  # registered parties that could not be tried
+    "grade": "string",  # none, present, attributed or sealed: what decides
+    "rule_holds": "bool",  # the rule V_A alone
     "seal_p": "float64",
     "roll_p": "float64",  # of a rolling code
+    "searched": "string",  # where the seal was looked for: all, some, start, short or none
     "position": "int64",  # of the seal in the key's stream
+    "position_recurs": "bool",  # whether it is one of the usual ones, without a registry
     "record": "int64",  # its number in the registry
     "origin": "string",  # whether it is that record's audio: same, other, unclear or none
     "spans": "spans",
     "clipped": "int64",  # samples limited to full scale
+    "not_carried": "string",  # what the host says beside its sound and the output cannot
     "took_s": "float64",
 }
 
@@ -131,7 +135,8 @@ class Journal:
     def __enter__(self) -> Self:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self.path.open("ab")
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            self._file = os.fdopen(os.open(self.path, flags, output.PRIVATE), "ab")
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise CorpusError(f"{self.path} cannot be written: {reason}") from error
@@ -210,8 +215,7 @@ def check_results(path: Path, journal: Path) -> None:
         raise CorpusError(f"{path} does not end in the name of a table's format", hint=hint)
     if path.suffix.lower() == ".parquet":
         arrow("pyarrow")
-    if path.is_dir():
-        raise CorpusError(f"{path} is a folder", hint="name a file in it")
+    output.check(path, replace=True, parent=False, kind=CorpusError)
     if path.exists() and not journal.exists():
         hint = "--results names another file"
         raise CorpusError(f"{path} exists and has no journal beside it", hint=hint)
@@ -219,16 +223,8 @@ def check_results(path: Path, journal: Path) -> None:
 
 def write_results(path: Path, items: Sequence[Item], rows: Iterator[Row]) -> None:
     """Write a table with one row for each item, whole or not at all."""
-    part = path.parent / f".keybound-{secrets.token_hex(8)}{path.suffix}"
-    try:
+    with output.writing(path, replace=True, mode=output.PRIVATE, kind=CorpusError) as part:
         WRITERS[path.suffix.lower()](part, items, rows)
-        part.replace(path)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise CorpusError(f"{path} cannot be written: {reason}") from error
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink()
 
 
 def _whole(item: Item, row: Row) -> Row:

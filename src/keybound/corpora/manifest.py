@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from keybound.errors import CorpusError
+from keybound.formats import SUFFIXES
 
-# What a folder is searched for. What cannot be read of these becomes a row that says why.
-SOUNDS = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".m4a", ".aac", ".aif", ".aiff")
 KINDS = "a csv, jsonl or parquet file with a column path, a folder, or a glob in quotes"
 SECRETS = ("key", "key_file", "secret")
 
@@ -51,7 +50,7 @@ def read(manifest: str, out: str | None = None, *, columns: Sequence[str] = ()) 
         items = _found(map(Path, names), _fixed(manifest), out)
     elif kind in READERS:
         items = [_item(row, place, str(path.parent), columns) for place, row in _rows(path)]
-    elif kind in SOUNDS and path.exists():
+    elif kind in SUFFIXES and path.exists():
         hint = f"keybound embed takes one recording, a batch {KINDS}"
         raise CorpusError(f"{manifest} is a recording, not a manifest", hint=hint)
     else:
@@ -73,12 +72,12 @@ def expand(names: Sequence[str]) -> list[str]:
     made: list[str] = []
     for name in names:
         path = Path(name)
-        inside = (
-            [item.path for item in _found(path.rglob("*"), path, None)] if path.is_dir() else []
-        )
-        if path.is_dir() and not inside:
-            raise CorpusError(f"no recordings in {name}", hint=f"names in {', '.join(SOUNDS)}")
-        made += inside or [name]
+        if not path.is_dir():
+            made.append(name)
+        elif inside := _found(path.rglob("*"), path, None):
+            made += [item.path for item in inside]
+        else:
+            raise CorpusError(f"no recordings in {name}", hint=f"names in {', '.join(SUFFIXES)}")
     return made
 
 
@@ -103,7 +102,7 @@ def _found(names: Iterable[Path], root: Path, out: str | None) -> list[Item]:
     base = absolute(root)
     items = []
     for name in sorted(names):
-        if name.suffix.lower() not in SOUNDS or not name.is_file():
+        if name.suffix.lower() not in SUFFIXES or not name.is_file():
             continue
         source = absolute(name)
         if outputs is not None and Path(source).is_relative_to(outputs):

@@ -1,33 +1,38 @@
 """What is done to one input of a corpus, in whatever process. Knows no manifest and no engine.
 
 A key comes to a worker as a reference, a file or the name of an environment variable, and never
-as itself. An output appears whole or not at all.
+as itself. A marked copy is handed over, finished, to the process that has the registry and lets it
+appear with its record.
 """
 
 import base64
 import contextlib
 import dataclasses
 import os
-import shutil
 import time
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from keybound import files, trial
+from keybound import output as outputs
+from keybound.claims import Options
 from keybound.corpora.journal import COLUMNS, Row, Stamp
-from keybound.errors import CorpusError, KeyBoundError, KeyFileError, explain
+from keybound.errors import KeyBoundError, KeyFileError, KeyFileWarning, explain
 from keybound.evidence import Detection
 from keybound.keys import Key
 from keybound.likeness import Sketch
 from keybound.origin import MATCHES, Origin
+from keybound.output import Part
 from keybound.parties import Claim
 from keybound.search import Places
+from keybound.silence import silence
 from keybound.verdict import Verdict
 from keybound.watermark import Watermarker
 
 ENV = "env:"
-RECORD = "record"  # in an entry of a worker: the record as it is exported, then its number
+HANDED = "handed"  # in an entry of a worker: a finished part, with the record as it is exported
 HEARD = "heard"  # what is compared with the records, where the registry is
 
 
@@ -42,6 +47,7 @@ class Whose:
     rho: int | None
     drawn: int = 0  # positions of seals that are in use
     recorded: bool = False  # whether there are records of it to compare with
+    masks: tuple[tuple[int, bytes], ...] = ()  # of records: positions, and nonces of their masks
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,7 @@ class Job:
     model: str | None
     whose: tuple[Whose, ...]
     rolling: bool = False  # the code that is embedded
+    untried: int = 0  # registered parties that cannot be tried
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,8 @@ class Task:
     nonce: bytes
     fresh: bool  # the output did not exist when this was first begun
     replace: bool
+    position: int | None = None  # of the seal, where the registry gave one
+    record: int | None = None  # of the output, where it is there already
 
 
 def read_key(reference: str) -> Key:
@@ -103,13 +112,13 @@ class Worker:
         except Exception as error:
             row |= {"status": "failed", "error": in_words(error)}
         row["took_s"] = round(time.perf_counter() - begun, 3)
-        wrote = Stamp.of(task.output) if task.output and row["status"] == "ok" else None
-        size = wrote.size if wrote else None
-        return {"source": source, "size": size, "pid": os.getpid(), "row": row}
+        return {"source": source, "size": None, "pid": os.getpid(), "row": row}
 
     def _key(self, one: Whose) -> Key:
         if one.key not in self.keys:
-            self.keys[one.key] = read_key(one.key)
+            with warnings.catch_warnings():  # which the parent has given
+                warnings.simplefilter("ignore", KeyFileWarning)
+                self.keys[one.key] = read_key(one.key)
         key = self.keys[one.key]
         if key.fingerprint != one.fingerprint:
             what = f"{one.key} holds key {key.fingerprint}, not key {one.fingerprint}"
@@ -135,10 +144,13 @@ class Worker:
         found, seconds = self._heard(task.source)
         whose = self.job.whose if task.who is None else (self.job.whose[task.who],)
         claims = [self._claim(one, task) for one in whose]
-        verdicts = trial.judge(self.marker, found, claims, {}, nonce=task.nonce)
+        masks = {one.name: one.masks for one in whose}
+        asked = Options(task.nonce)
+        verdicts = trial.judge(self.marker.card, found, claims, {}, asked, masks=masks)
         verdict, one = min(zip(verdicts, whose, strict=True), key=lambda pair: _nearness(pair[0]))
         row = _columns(verdict) | {"seconds": seconds}
-        theirs = verdict.verified or verdict.placed.holds
+        row |= {"untried": self.job.untried} if task.who is None else {}
+        theirs = verdict.rule_holds or verdict.placed.holds
         row["party"] = (one.name or None) if theirs or task.who is not None else None
         if theirs:
             row["origin"] = "none"
@@ -150,41 +162,37 @@ class Worker:
         assert task.who is not None
         one = self.job.whose[task.who]
         output = Path(task.output)
-        row: Row = {"party": one.name or None}
-        # A folder of its own with a name that is known: what a kill leaves, the next try removes.
-        stage = output.parent / f".keybound-{task.name}"
-        try:
-            if output.exists():
-                if output.samefile(task.source):
-                    raise CorpusError(f"{output} is the recording itself")
-                if task.fresh and (made := self._made(task, one)):
-                    return row | made
-                if not task.replace:
-                    raise CorpusError(f"{output} exists", hint="--force replaces it")
-            stage.mkdir(parents=True, exist_ok=True)
-            part = stage / output.name
-            claim = self._claim(one, task)
-            verdict, written = files.embed(
-                self.marker,
-                task.source,
-                part,
-                key=claim.key,
-                payload=claim.payload,
-                nonce=task.nonce,
-                position=_position(task),
-                rolling=self.job.rolling,
-                rho=one.rho,
-                replace=True,
-            )
-            part.replace(output)
-            row |= self._record(written, one, task)
-        except KeyBoundError as error:
-            message = error.message.replace(f"{stage}{os.sep}", f"{output.parent}{os.sep}")
-            raise CorpusError(message, hint=error.hint) from error
-        finally:
-            shutil.rmtree(stage, ignore_errors=True)
-        row |= {"clipped": written.clipped, "position": written.position}
-        return row | _columns(verdict) | {"seconds": _seconds(output)}
+        row: Row = {"party": one.name or None, "position_recurs": task.position is None}
+        handed: Row = {}
+
+        def hand_over(part: Part, written: files.Written) -> None:
+            handed["record"] = self._record(written, one, task)
+            handed["part"] = str(part.path)
+            part.hand_over()
+
+        # A registered party's output without a record is somebody else's.
+        ours = task.fresh and (task.record is not None or not one.name)
+        if ours and output.exists() and (made := self._made(task, one)):
+            return row | made
+        outputs.check(output, source=task.source, replace=task.replace, parent=False)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        claim = self._claim(one, task)
+        verdict, written = files.embed(
+            self.marker,
+            task.source,
+            output,
+            key=claim.key,
+            payload=claim.payload,
+            nonce=task.nonce,
+            position=_position(task),
+            rolling=self.job.rolling,
+            rho=one.rho,
+            replace=task.replace,
+            appear=hand_over,
+        )
+        row |= {HANDED: handed, "clipped": written.clipped, "position": written.position}
+        row["not_carried"] = ", ".join(written.not_carried) or None
+        return row | _columns(verdict) | {"seconds": written.seconds}
 
     def _made(self, task: Task, one: Whose) -> Row | None:
         """Take an output that a try killed at the last moment left behind, if it is that."""
@@ -199,23 +207,21 @@ class Worker:
         fixed = self.marker.judge(found, **how)  # which a rolling code agrees with by chance only
         verdict = self.marker.judge(found, **how, places=Places((_position(task),)))
         rolls = verdict.distance < fixed.distance
-        if not verdict.verified or rolls != self.job.rolling:
+        if not verdict.rule_holds or rolls != self.job.rolling:
             return None
-        made = files.described(task.output, found, _position(task))
-        return _columns(verdict) | {"seconds": seconds} | self._record(made, one, task)
+        return _columns(verdict) | {"seconds": seconds, "record": task.record}
 
-    def _record(self, written: files.Written, one: Whose, task: Task) -> Row:
-        """Give the record of an embedding of a registered party, for whoever keeps the registry."""
+    def _record(self, written: files.Written, one: Whose, task: Task) -> str | None:
+        """Return the record of an embedding of a registered party, as it is exported."""
         if not one.name or one.payload is None:
-            return {}
+            return None
         of: Any = {"party": one.name, "key": self._key(one), "payload": one.payload}
-        made = files.record(self.marker, written, nonce=task.nonce, **of)
-        return {RECORD: made.to_bytes().decode()}
+        return files.record(self.marker, written, nonce=task.nonce, **of).to_bytes().decode()
 
 
 def _nearness(verdict: Verdict) -> tuple[bool, bool, int]:
     """Put the claimant first whose seal or rolling code is there, then the nearest payload."""
-    return not verdict.placed.holds, not verdict.verified, verdict.distance
+    return not verdict.placed.holds, not verdict.rule_holds, verdict.distance
 
 
 def _sketched(found: Detection, verdict: Verdict) -> Row:
@@ -223,7 +229,7 @@ def _sketched(found: Detection, verdict: Verdict) -> Row:
     assert found.levels is not None
     answers = {match: dataclasses.replace(verdict, origin=Origin(match)) for match in MATCHES}
     return {
-        "sketch": base64.b64encode(Sketch.of(found.levels).to_bytes()).decode(),
+        "sketch": base64.b64encode(Sketch.of(found.heard).to_bytes()).decode(),
         "placed": dataclasses.asdict(verdict.placed),
         "grades": {match: answer.grade for match, answer in answers.items()},
     }
@@ -240,13 +246,19 @@ def _columns(result: Detection | Verdict) -> Row:
             made[column.name] = value
     if isinstance(result, Verdict):
         made |= {"grade": result.grade, "seal_p": result.seal.p, "roll_p": result.roll.p}
+        made["searched"] = result.seal.searched
         made |= {"position": result.placed.position} if result.placed.holds else {}
         made["origin"] = None  # which a worker cannot know
     return made
 
 
 def _position(task: Task) -> int:
-    """Choose the seal's position by the name of the task: a second try makes the same output."""
+    """Return the position that the registry gave, else a usual one by the name of the task.
+
+    Either way a second try makes the same output.
+    """
+    if task.position is not None:
+        return task.position
     return int(task.name[:8], 16) % len(Places().positions)
 
 
@@ -254,7 +266,7 @@ def _seconds(path: str | os.PathLike[str]) -> float | None:
     """Give the length of a file that soundfile reads."""
     import soundfile
 
-    with contextlib.suppress(soundfile.SoundFileError):
+    with contextlib.suppress(soundfile.SoundFileError), silence():
         return float(soundfile.info(path).duration)
     return None
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-from keybound import audio
+from keybound import audio, output
 from keybound.attacks import attack
 from keybound.demo import SPEECH
 from keybound.errors import AudioError
@@ -73,8 +73,6 @@ def draw(host: npt.NDArray[Any], marked: npt.NDArray[Any], rate: int, path: Path
         axes.set(title=title, ylabel="Hz", ylim=(0, min(8000, rate / 2)))
         figure.colorbar(image, ax=axes, label="dB")
     rows[-1].set_xlabel("seconds")
-    try:
-        figure.savefig(path, dpi=100)
-    except OSError as error:
-        raise AudioError(f"{path} cannot be written") from error
+    with output.writing(path, replace=True) as part:
+        figure.savefig(part, dpi=100)
     return path

@@ -2,8 +2,9 @@
 
 Thresholds are for clips of a second. `clean` holds presence to one false alarm in a hundred on
 clean unmarked speech (the paper's); `attacked`, which is the one in use, to two in a hundred after
-every single attack, hence to far fewer on clean speech. `evidence` holds recordings of any length
-to one in a hundred.
+every single attack, hence to far fewer on clean speech; `excess` is how far beyond that presence
+must lie to be rarer by a factor of e, for recordings that are heard in several views. `evidence`
+holds recordings of any length to one in a hundred.
 
 `keybound export` calibrates what it exports, `keybound bench calibrate` weights that exist.
 """
@@ -69,10 +70,15 @@ def calibrate(
 
 
 def calibrate_evidence(folder: Path, validation: Path, *, attacks: Sequence[str] = ATTACKS) -> Tail:
-    """Measure how much evidence unmarked speech holds, and write that into the card of a folder."""
-    fitted = tail.fit(tail.measure(Watermarker(folder), validation, attacks))
+    """Measure how much evidence unmarked speech holds, and write that into the card of a folder.
+
+    How fast high presence gets rarer is measured on the same speech.
+    """
+    negatives = tail.measure(Watermarker(folder), validation, attacks)
+    fitted = tail.fit(negatives)
     card = json.loads((folder / "card.json").read_text())
     card["evidence"] = dataclasses.asdict(fitted)
+    card["thresholds"]["excess"] = tail.fit_excess(negatives)
     (folder / "card.json").write_text(json.dumps(card, indent=1) + "\n")
     return fitted
 

@@ -44,6 +44,7 @@ class Plan:
     synthetic: Path | None = None
     made_minutes: float = 10.0  # of `null`: the length of each of the made sounds
     files_s: tuple[float, ...] = ()  # of `false-alarms`: lengths of its files
+    stereo: bool = False  # of `false-alarms`: two channels, and each view of them alone
 
 
 @dataclass(frozen=True, eq=False)

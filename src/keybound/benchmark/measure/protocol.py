@@ -15,11 +15,10 @@ import numpy.typing as npt
 
 from keybound import audio
 from keybound.errors import AudioError
+from keybound.formats import SNDFILE_SUFFIXES
 from keybound.keys import Key
 
 Clip = npt.NDArray[np.float32]
-
-ENDINGS = (".flac", ".wav", ".ogg", ".opus", ".mp3")
 
 
 @dataclass(frozen=True)
@@ -50,10 +49,10 @@ def rng_of(seed: int, clip: int, name: str) -> np.random.Generator:
 def files_in(*folders: Path) -> list[Path]:
     """List the recordings in some folders in the order of their names."""
     paths = sorted(path for folder in folders for path in folder.iterdir())
-    if found := [path for path in paths if path.suffix.lower() in ENDINGS]:
+    if found := [path for path in paths if path.suffix.lower() in SNDFILE_SUFFIXES]:
         return found
-    where = ", ".join(map(str, folders))
-    raise AudioError(f"no recordings in {where}", hint=f"files ending in {', '.join(ENDINGS)}")
+    where, endings = ", ".join(map(str, folders)), ", ".join(SNDFILE_SUFFIXES)
+    raise AudioError(f"no recordings in {where}", hint=f"files ending in {endings}")
 
 
 def read_mono(path: Path, rate: int) -> Clip:

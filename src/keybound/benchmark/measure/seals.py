@@ -57,7 +57,7 @@ def judge(case: Case, heard: Clip, secret: Secret, *, search: bool = True) -> Ro
     whose: Any = {"key": secret.key, "payload": secret.payload}
     known = marker.judge(found, **whose, places=Places((secret.position,)))
     row: Row = {"presence": known.presence, "errors": known.distance, "bits": known.bits}
-    row |= {"verified": known.verified} | told(case, known, found)
+    row |= {"verified": known.rule_holds} | told(case, known, found)
     if search:
         wide = marker.judge(found, **whose, places=Places())
         row |= {f"{name}_256": value for name, value in told(case, wide, found).items()}

@@ -1,0 +1,174 @@
+"""The verb `verify`: whose mark a recording carries, for people, machines and whoever is served."""
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from keybound import ledger
+from keybound.parties import Claim, Untried, claim, every_claim, lone_key
+from keybound.terminal import (
+    as_json,
+    emit,
+    from_host,
+    key_file,
+    model,
+    nonce,
+    options,
+    own_mask,
+    party_name,
+    payload,
+    position,
+    progress_bar,
+    registry,
+    say,
+)
+
+if TYPE_CHECKING:
+    from keybound.verdict import Verdict
+
+
+@click.command()
+@click.argument("recording", type=click.Path())
+@options(party_name, key_file, payload, from_host, nonce, own_mask, position)
+@click.option("--speed", type=click.FloatRange(0, 10), default=0.0, help="Percent to allow for.")
+@click.option("--any", "anyone", is_flag=True, help="Try every registered party.")
+@click.option("--record", "record", type=click.Path(), help="An exported record to compare with.")
+@click.option("--grade-only", is_flag=True, help="Say nothing but the grade: what to serve.")
+@click.option(
+    "--require",
+    type=click.Choice(["attributed", "sealed"]),
+    default="attributed",
+    show_default=True,
+    help="What exit status 0 asks for.",
+)
+@options(registry, model, as_json)
+def verify(
+    recording: str,
+    name: str | None,
+    key_file: str | None,
+    payload: int | None,
+    from_host: bool,
+    nonce: bytes,
+    own_mask: bool,
+    position: int | None,
+    speed: float,
+    anyone: bool,
+    record: str | None,
+    grade_only: bool,
+    require: str,
+    registry: str | None,
+    model: str | None,
+    as_json: bool,
+) -> None:
+    """Say whether RECORDING carries this party's mark. Exit status 0 if so, 1 if not.
+
+    The grade decides: none, present, attributed (the payload agrees) or sealed (the key's pattern
+    is there beyond doubt). A party's records say which mask and which place in the key's stream a
+    recording has, and whether the audio is the one that was marked: a seal that was copied to other
+    audio does not count.
+
+    With --any those whose mark it is come first, then one line on the others. A party that cannot
+    be tried, for want of its key for instance, is named; if none can, the exit status is 2.
+    """
+    from keybound import cli, files, trial
+    from keybound.claims import Options
+    from keybound.verdict import GRADES
+
+    if own_mask and (nonce or from_host):
+        raise click.UsageError("--nonce-from-position takes the place of --nonce")
+    marker = cli.load(model)
+    told = None
+    if record is not None:
+        told = ledger.tell(record, payload, nonce, position)
+        payload, nonce, position = told.payload if name is None else None, told.nonce, told.position
+    asked = Options(nonce, position, speed / 100, own_mask)
+    claims: list[Claim] = []
+    untried: list[Untried] = []
+    if from_host:
+        key = lone_key(key_file, name, payload, record, anyone)
+    elif anyone:
+        if name is not None or key_file is not None or payload is not None or record is not None:
+            raise click.UsageError("--any tries every party; name none")
+        claims, untried = every_claim(registry, marker.card.bits)
+        entries, unread = ledger.entries_of_any(claims, registry)
+        claims, untried = [one for one in claims if one.name in entries], untried + unread
+    else:
+        claims = [claim(name, key_file, payload, registry, marker.card.bits)]
+        entries = ledger.entries_of(claims, registry, told)
+    for one in untried:
+        say(f"not tried: {one.error}")
+    found = files.detect(marker, recording, levels=True, progress=progress_bar("listening"))
+    search = progress_bar("searching")
+    if from_host:
+        verdicts = [trial.judge_host(marker.card, found, key, asked, progress=search)]
+    else:
+        verdicts = trial.judge(marker.card, found, claims, entries, asked, progress=search)
+    grade = trial.best(verdicts)
+    if grade_only:
+        emit({"grade": grade}, grade, as_json)
+    elif anyone:
+        _print_all(dict(zip([one.name for one in claims], verdicts, strict=True)), untried, as_json)
+    else:
+        who = claims[0].name if claims else ""
+        named = {"party": who} if who else {}
+        text = f"{who}: {verdicts[0].words}" if who else verdicts[0].words
+        emit(named | as_plain(verdicts[0]), text, as_json)
+    sys.exit(0 if GRADES.index(grade) >= GRADES.index(require) else 1)
+
+
+def as_plain(verdict: "Verdict") -> dict[str, Any]:
+    """Return a verdict as plain values."""
+    return dataclasses.asdict(verdict) | {"grade": verdict.grade, "words": verdict.words}
+
+
+def _print_all(verdicts: "dict[str, Verdict]", untried: Sequence[Untried], as_json: bool) -> None:
+    """Print the verdicts on all parties, those whose mark it is first.
+
+    For people all others are one line, but those whose record or copied seal it is; for machines
+    each has its own, and so has each party that could not be tried.
+    """
+    from keybound.verdict import GRADES
+
+    ranked = sorted(verdicts, key=lambda who: -GRADES.index(verdicts[who].grade))
+    others = [who for who in ranked if not _theirs(verdicts[who])]
+    for who in ranked if as_json else (who for who in ranked if who not in others):
+        words = f"{who}: {verdicts[who].words}"
+        emit({"party": who} | as_plain(verdicts[who]), words, as_json)
+    if as_json:
+        for one in untried:
+            emit({"party": one.name, "error": one.error}, "", as_json)
+    elif others or untried:
+        matched = any(one.verified for one in verdicts.values())
+        rest = _on_others([verdicts[who] for who in others], matched)
+        names = ", ".join(one.name for one in untried)
+        missed = f"{_parties(len(untried))} could not be tried: {names}" if untried else ""
+        click.echo("; ".join(filter(None, (rest, missed))))
+
+
+def _theirs(verdict: "Verdict") -> bool:
+    """Return whether there is more to say of a party than that it is not theirs."""
+    return verdict.verified or verdict.placed.holds or verdict.origin.match == "same"
+
+
+def _on_others(verdicts: "Sequence[Verdict]", matched: bool) -> str:
+    """Return in a line that a recording carries nothing of some parties, as far as was looked."""
+    if not verdicts:
+        return ""
+    first, count = verdicts[0], len(verdicts)
+    unsearched = next((one.unsearched for one in verdicts if one.unsearched), "")
+    if not first.present:
+        mark = f"no mark found (presence {first.presence:.3f} under {first.threshold:.3f})"
+        return f"{mark}, nor a seal of {_parties(count)}{unsearched}"
+    if matched:
+        others = "1 other" if count == 1 else f"{count} others"
+        return f"nothing found of {others}{unsearched}" if unsearched else f"not by {others}"
+    if unsearched:
+        return f"marked, but nothing found of {_parties(count)}{unsearched}"
+    return f"marked, but not by {_parties(count)}"
+
+
+def _parties(count: int) -> str:
+    return "1 party" if count == 1 else f"{count} parties"

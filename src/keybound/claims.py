@@ -1,0 +1,102 @@
+"""Claims: what is asked of a recording for one party, and where its seal may be.
+
+Knows keys, codes and records: no audio, no networks.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from keybound import codes
+from keybound.parties import Claim
+from keybound.records import Entry
+from keybound.rolling import Roll
+from keybound.search import Ask, Places
+from keybound.tiles import Spot
+
+KNOWN_REACH_S = 3600.0  # where the position is known, a cut is looked for further on
+LAYERS = 2  # of sealed evidence that share the chance of a false answer: pattern, rolling code
+Masks = Mapping[str, Sequence[tuple[int, bytes]]]  # by party: positions, and nonces of their masks
+
+
+@dataclass(frozen=True)
+class Options:
+    """What whoever asks knows of a recording beside whose it may be.
+
+    `nonce` names the mask, `position` the seal's; with `own_mask` each recording has the mask of
+    its position. `speed` is the largest change of it to look for: 0.05 for 5 %.
+    """
+
+    nonce: bytes = b""
+    position: int | None = None
+    speed: float = 0.0
+    own_mask: bool = False
+
+    @property
+    def reach_s(self) -> float:
+        """Return the seconds that may have been cut off the start."""
+        return Places().reach_s if self.position is None else KNOWN_REACH_S
+
+    def nonce_at(self, position: int) -> bytes:
+        """Return the nonce of a recording at a position of which no record is known."""
+        return self.nonce or (codes.position_nonce(position) if self.own_mask else b"")
+
+
+USUAL = Options()
+
+
+@dataclass(frozen=True)
+class Case:
+    """A claim on a recording, with what is known of the party's recordings."""
+
+    claim: Claim
+    entries: Sequence[Entry]
+    spots: Sequence[tuple[int, bytes]]  # positions to look at, each with the nonce of its mask
+    bits: int
+    rho: int
+    tries: int  # parties
+
+    @cached_property
+    def ask(self) -> Ask:
+        """Return the patterns to look for. Half of the chance is kept for what records name."""
+        key, payload = self.claim.key, self.claim.payload
+        made = {
+            nonce: codes.encode(payload, key, self.bits, nonce)
+            for nonce in dict.fromkeys(nonce for _, nonce in self.spots)
+        }
+        spots = [Spot(key, made[nonce], position) for position, nonce in self.spots]
+        return Ask(spots, self.share)
+
+    @property
+    def share(self) -> int:
+        """Return by how many questions the chance of a false answer is shared."""
+        return LAYERS * self.tries * (2 if self.entries else 1)
+
+    def rolls(self, spots: Sequence[tuple[int, bytes]]) -> list[Roll]:
+        """Return the rolling codes of some spots."""
+        claim = self.claim
+        return [Roll(claim.key, claim.payload, self.bits, nonce, at) for at, nonce in spots]
+
+
+def positions_of(claim: Claim) -> range:
+    """Return the positions that a party's seals may have: the usual ones, and all in use."""
+    return range(max(claim.drawn, len(Places().positions)))
+
+
+def spots_of(
+    claim: Claim,
+    entries: Sequence[Entry],
+    options: Options = USUAL,
+    masks: Sequence[tuple[int, bytes]] = (),
+) -> list[tuple[int, bytes]]:
+    """Return the positions at which a party's seal may be, each with the nonce of its mask.
+
+    Records say which nonce was used at their positions, unless whoever asks names one.
+    """
+    positions = positions_of(claim) if options.position is None else [options.position]
+    spots = [(at, options.nonce_at(at)) for at in positions]
+    if not options.nonce:
+        kept = (entry.stamped.record for entry in entries)
+        known = [*masks, *((one.position, one.nonce) for one in kept if one.position is not None)]
+        spots += [(at, nonce) for at, nonce in known if options.position in (None, at)]
+    return list(dict.fromkeys(spots))

@@ -1,0 +1,74 @@
+"""Positions of keystreams: each is given once, to whichever party has the key.
+
+Positions belong to the key, by its fingerprint, and are given before the first sample is marked.
+One whose work fails is void: it is not given again. Knows SQLite and the tables of `schema`.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+
+from keybound.errors import RegistryError
+from keybound.schema import writing
+from keybound.seal import POSITIONS, check_position
+
+
+def in_use(connection: sqlite3.Connection, key: str) -> int:
+    """Return how many positions were given in turn: those below this number may be in use."""
+    row = connection.execute("SELECT next FROM stream WHERE key = ?", (key,)).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def reserve(connection: sqlite3.Connection, key: str) -> int:
+    """Give the next position of a key."""
+    with writing(connection):
+        return next(_following(connection, key, 1))
+
+
+def reserve_at(connection: sqlite3.Connection, key: str, position: int) -> None:
+    """Give the position that was asked for, or refuse if it was given before."""
+    check_position(position)
+    with writing(connection):
+        insert = "INSERT OR IGNORE INTO reserved (key, position) VALUES (?, ?)"
+        free = position >= in_use(connection, key)
+        if not free or connection.execute(insert, (key, position)).rowcount == 0:
+            raise RegistryError(
+                f"position {position} of key {key} was given before",
+                hint="each is used once: leave --position out for the next one",
+            )
+
+
+def reserve_for(connection: sqlite3.Connection, key: str, tasks: Sequence[str]) -> dict[str, int]:
+    """Give a position to each task; a task that has one and did not end keeps it."""
+    query = "SELECT position FROM reserved WHERE key = ? AND task = ?"
+    given: dict[str, int] = {}
+    with writing(connection):
+        for task in tasks:
+            row = connection.execute(query, (key, task)).fetchone()
+            if row is not None:
+                given[task] = int(row[0])
+        left = [task for task in tasks if task not in given]
+        new = dict(zip(left, _following(connection, key, len(left)), strict=True))
+        insert = "INSERT INTO reserved (key, position, task) VALUES (?, ?, ?)"
+        connection.executemany(insert, [(key, place, task) for task, place in new.items()])
+    return given | new
+
+
+def end(connection: sqlite3.Connection, key: str, position: int) -> None:
+    """Forget which task had a position: it was used, or it is void."""
+    delete = "DELETE FROM reserved WHERE key = ? AND position = ? AND task IS NOT NULL"
+    connection.execute(delete, (key, position))
+
+
+def _following(connection: sqlite3.Connection, key: str, count: int) -> Iterator[int]:
+    """Give the next positions of a key, without those that were asked for by number."""
+    position = in_use(connection, key)
+    query = "SELECT 1 FROM reserved WHERE key = ? AND position = ?"
+    for _ in range(count):
+        while connection.execute(query, (key, position)).fetchone():
+            position += 1
+        if position >= POSITIONS:
+            raise RegistryError(f"key {key} has no position left", hint="make a new key")
+        position += 1
+        upsert = "INSERT OR REPLACE INTO stream (key, next) VALUES (?, ?)"
+        connection.execute(upsert, (key, position))
+        yield position - 1

@@ -1,0 +1,86 @@
+"""Sounds: the channels of a recording, as they are and at other speeds, made ready for the search.
+
+Knows levels, as `seal` hears them: no keys, no audio, no networks.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from keybound import seal
+from keybound.blocks import Floats
+from keybound.evidence import Levels
+from keybound.seal import BANDS, STEP_S
+from keybound.tiles import Tiles, busiest
+
+SPEED_PART = 2000  # steps of a recording that are searched at other speeds
+SPEED_STEP_S = 0.02  # that two neighbouring speeds may differ by over the part searched
+
+
+class Run(NamedTuple):
+    """Tiles of one channel at one speed, one of `speeds` that share the chance."""
+
+    channel: int | None
+    tiles: Tiles
+    speed: float = 1.0
+    speeds: int = 1
+
+
+class Sound:
+    """One of the channels of a recording: its tiles as they are, and at other speeds."""
+
+    def __init__(self, channel: int | None, levels: Floats | Levels) -> None:
+        self.channel, self.levels = channel, levels
+        self._at_speeds: dict[float, list[Run]] = {}
+
+    @cached_property
+    def tiles(self) -> Tiles:
+        """Return the tiles at the recording's own speed."""
+        return Tiles(self.levels)
+
+    def at_speeds(self, most: float) -> list[Run]:
+        """Return the tiles of a part of it at other speeds, up to a change of so much."""
+        if most > 0 and most not in self._at_speeds:
+            part = self.levels[busiest(self.levels, SPEED_PART)].astype(np.float32)
+            speeds = list(_speeds(most, len(part) * STEP_S))
+            self._at_speeds[most] = [
+                Run(self.channel, Tiles(respeed(part, one)), one, len(speeds)) for one in speeds
+            ]
+        return self._at_speeds.get(most, [])
+
+
+class Hearing:
+    """A recording made ready, once, for the patterns of any number of parties."""
+
+    def __init__(self, levels: Floats | Levels | Mapping[int | None, Levels]) -> None:
+        heard = levels if isinstance(levels, Mapping) else {None: levels}
+        self.sounds = [Sound(channel, one) for channel, one in heard.items()]
+
+
+def respeed(levels: Floats, speed: float) -> Floats:
+    """Give the levels of a recording that was played `speed` times as fast as before that."""
+    steps = np.arange(math.floor(len(levels) * speed)) / speed
+    slow: Floats = _between(levels, steps)
+    middles = (seal.EDGES[:-1] + seal.EDGES[1:]) / 2
+    bands = np.interp(middles * speed, middles, np.arange(BANDS))
+    return _between(slow.T, bands).T
+
+
+def _between(rows: Floats, at: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Floats:
+    """Interpolate rows at fractional places."""
+    low = np.clip(np.floor(at).astype(int), 0, len(rows) - 1)
+    high = np.minimum(low + 1, len(rows) - 1)
+    part = (at - low).astype(np.float32)[:, None]
+    made: Floats = rows[low] * (1 - part) + rows[high] * part
+    return made
+
+
+def _speeds(most: float, length_s: float) -> Iterator[float]:
+    """Give the speeds other than 1 up to a change, so close that none in between is missed."""
+    count = math.ceil(most * length_s / SPEED_STEP_S)
+    for step in range(1, count + 1):
+        yield 1 - most * step / count
+        yield 1 + most * step / count

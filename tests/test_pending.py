@@ -1,0 +1,196 @@
+"""A marked file and its record appear together: kills at every step, a registry that is locked."""
+
+import hashlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keybound import ledger, output, registry
+from keybound.errors import RegistryError
+from keybound.registry import Registry
+from test_registry_file import STAMPED, statement
+
+Run = Callable[..., Any]  # to the outcome of `run` in conftest
+Embed = Callable[..., int]
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="kills and locks are POSIX")
+
+# Where a program is killed while it marks a file: what is put in place of which function.
+DIE = "import os, signal\ndie = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)\n"
+STEPS = {
+    "reserved": "from keybound import files; files._write = die",
+    "marked": "from keybound import ledger; ledger.appear = die",
+    "before the record waits": "from keybound import pending; pending.appear = die",
+    "the record waits": "from keybound import pending; pending.writing = die",
+    "before the file appears": "from keybound import output; output.Part.publish = die",
+    "the name is taken": "from keybound import output; output._sync_folder = die",
+    "the file is there": "from keybound import output; publish = output.Part.publish\n"
+    "output.Part.publish = lambda part: (publish(part), die())",
+    "the record is kept": "from keybound import stages; stages.shutil.rmtree = die",
+}
+APPEARED = list(STEPS)[-3:]
+
+
+@pytest.fixture
+def killed(run: Run, key: Path, host: Path, home: Path) -> Embed:
+    """Mark the host for alice in a process that dies at a step."""
+    assert run("party", "add", "alice", "--key", key, "--payload", "0x5eed").code == 0
+
+    def embed(step: str, *more: str) -> int:
+        program = f"{DIE}{STEPS[step]}\nfrom keybound.cli import main\nmain()"
+        command = [sys.executable, "-c", program, "embed", str(host), "out.wav"]
+        command += ["--party", "alice", "--no-check", *more]
+        return subprocess.run(command, cwd=home, capture_output=True).returncode
+
+    return embed
+
+
+def listed(run: Run) -> list[dict[str, Any]]:
+    shown = run("record", "list", "--json")
+    assert shown.code == 0, shown.err
+    return [json.loads(line) for line in shown.out.splitlines()]
+
+
+def hash_of(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_after_a_kill_there_are_both_or_neither(
+    run: Run,
+    killed: Embed,
+    host: Path,
+    home: Path,
+    hidden: Callable[[Path], list[Path]],
+    step: str,
+) -> None:
+    assert killed(step) == -signal.SIGKILL
+    there = step in APPEARED
+    assert (home / "out.wav").exists() == there
+    records = listed(run)  # the next command settles it
+    assert len(records) == there
+    if there:
+        shown = run("record", "show", records[0]["number"], "--json").json
+        assert shown["record"]["sha256"] == hash_of(home / "out.wav")
+        found = run("verify", "out.wav", "--party", "alice", "--require", "sealed", "--json")
+        assert found.code == 0
+        assert found.json["origin"]["match"] == "same"
+        (home / "out.wav").rename(home / "first.wav")
+    again = run("embed", host, "out.wav", "--party", "alice", "--no-check", "--json")
+    assert (again.code, again.json["position"]) == (0, 1), again.err  # never the first again
+    assert hidden(home) == []
+    assert [row["position"] for row in listed(run)] == [0, 1][not there :]
+    with Registry(home / "registry.sqlite") as known:
+        assert pending(known) == 0
+
+
+@pytest.mark.parametrize("step", ["the record waits", "the file is there"])
+def test_a_file_that_was_to_be_replaced_stays_or_goes_with_its_record(
+    run: Run, killed: Embed, home: Path, step: str
+) -> None:
+    (home / "out.wav").write_bytes(b"old")
+    assert killed(step, "--force") == -signal.SIGKILL
+    records = listed(run)
+    if step in APPEARED:
+        shown = run("record", "show", records[0]["number"], "--json").json
+        assert shown["record"]["sha256"] == hash_of(home / "out.wav")
+    else:
+        assert records == []
+        assert (home / "out.wav").read_bytes() == b"old"
+
+
+def test_with_the_registry_locked_nothing_appears_and_a_retry_works(
+    run: Run,
+    key: Path,
+    host: Path,
+    home: Path,
+    hidden: Callable[[Path], list[Path]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run("party", "add", "alice", "--key", key, "--payload", "0x5eed")
+    monkeypatch.setattr(registry, "BUSY_S", 0.05)
+    other = sqlite3.connect(home / "registry.sqlite", isolation_level=None)
+    appear = ledger.appear
+
+    def locked(*arguments: Any) -> int:
+        other.execute("BEGIN IMMEDIATE")
+        return appear(*arguments)
+
+    command = ("embed", host, "out.wav", "--party", "alice", "--no-check", "--json")
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger, "appear", locked)
+        made = run(*command)
+    assert (made.code, made.out) == (2, "")
+    assert "is in use by another program (try again)" in made.err
+    assert not (home / "out.wav").exists()
+    assert hidden(home) == []
+    other.execute("ROLLBACK")
+    assert listed(run) == []
+    again = run(*command)
+    assert (again.code, again.json["record"], again.json["position"]) == (0, 1, 1)
+    other.close()
+
+
+def pending(known: Registry) -> int:
+    """Count the records whose files are about to appear."""
+    return int(known._connection.execute("SELECT count(*) FROM pending").fetchone()[0])
+
+
+def test_what_is_under_way_is_left_alone(path: Path, tmp_path: Path) -> None:
+    with output.staged(tmp_path / "out.bin") as part:
+        with Registry(path) as known:
+            places = [os.fsencode(one) for one in (part.output, part.stage)]
+            row = ("alice", STAMPED.record.key, STAMPED.to_bytes(), *places)
+            insert = "INSERT INTO pending (party, key, data, output, stage) VALUES (?, ?, ?, ?, ?)"
+            known._connection.execute(insert, row)
+        with Registry(path) as known:
+            assert (pending(known), known.records()) == (1, ())  # only what is final is shown
+            assert part.path.exists()
+    with Registry(path) as known:
+        assert (pending(known), known.records()) == (0, ())
+
+
+def test_a_reader_cannot_part_a_file_from_its_record(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever reads holds up a commit: then nothing must have appeared yet."""
+    monkeypatch.setattr(registry, "BUSY_S", 0.05)
+    with Registry(path) as known, output.staged(tmp_path / "out.bin") as part:
+        reader = sqlite3.connect(path, isolation_level=None)
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM record").fetchall()
+        with pytest.raises(RegistryError, match="in use by another program"):
+            known.appear(STAMPED, part)
+        assert not part.output.exists()
+        reader.close()
+        assert known.appear(STAMPED, part) == 1
+        assert part.output.exists()
+        assert pending(known) == 0
+
+
+def test_an_output_that_came_first_leaves_no_record(path: Path, tmp_path: Path) -> None:
+    with (
+        Registry(path) as known,
+        output.staged(tmp_path / "out.bin", kind=RegistryError) as part,
+    ):
+        part.path.write_bytes(b"marked")
+        part.output.write_bytes(b"somebody's")
+        with pytest.raises(RegistryError, match=r"out\.bin exists"):
+            known.appear(STAMPED, part)
+        assert (pending(known), known.records()) == (0, ())
+    assert (tmp_path / "out.bin").read_bytes() == b"somebody's"
+
+
+def test_a_damaged_pending_record_is_named(path: Path) -> None:
+    Registry(path).close()
+    statement(path, "INSERT INTO pending VALUES (1, 'a', 'b', x'7b7d', x'2f6e', x'2f6e')")
+    with pytest.raises(RegistryError, match="damaged at a record that is not kept yet"):
+        Registry(path)
