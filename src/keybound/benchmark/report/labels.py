@@ -1,10 +1,10 @@
 """Labels: the printed names of methods and attacks, and the notes that stand below tables."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from keybound.benchmark.report import paper
 from keybound.benchmark.report.layout import BEHIND, BELOW, EMPTY, OVER, STANDS_IN, Cell
-from keybound.benchmark.report.summaries import CLEAN, NOMINAL, SHIPPED, Evidence
+from keybound.benchmark.report.summaries import CLEAN, NOMINAL, SHIPPED, Evidence, natural
 
 PUBLISHED = "as the paper published it, not measured by us"
 FAR = 0.02  # a figure on other speech that is further below the main set's is marked
@@ -55,6 +55,12 @@ def short(attack: str) -> str:
 def paper_name(attack: str) -> str:
     """Give the attack of the paper that an attack or a chain stands in for, or itself."""
     return "+".join(paper.STAND_IN.get(part, part) for part in attack.split("+"))
+
+
+def in_order(attacks: Iterable[str]) -> list[str]:
+    """Sort attacks: the paper's in its order, then the rest by name."""
+    rank = {attack: place for place, attack in enumerate(paper.ATTACKS)}
+    return sorted(attacks, key=lambda attack: (rank.get(attack, len(rank)), natural(attack)))
 
 
 def counted(e: Evidence, methods: Sequence[str]) -> str:

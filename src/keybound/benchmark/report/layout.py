@@ -42,6 +42,9 @@ class Cell:
     span: int = 1
 
 
+BLANK = Cell(kind="published")  # where the paper has no figure
+
+
 @dataclass(frozen=True)
 class Column:
     """The head of a column, with one line of help and the group it belongs to."""

@@ -21,6 +21,7 @@ SUITE = (  # family, attack, label: the rows of the robustness table in their or
     ("Re-synthesis", "griffin-lim", "Griffin-Lim"),
     ("Re-synthesis", "denoiser", "Denoiser"),
 )
+ATTACKS = tuple(attack for _, attack, _ in SUITE)
 STAND_IN = {"lyra-6": "encodec-6"}  # ours for the paper's, where the paper's weights are absent
 PEERS = ("wavmark", "audioseal", "timbre")
 NAMES = {  # of methods, as they are printed

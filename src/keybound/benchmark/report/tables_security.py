@@ -1,32 +1,27 @@
-"""Tables of security: transplants and other forgeries, the remover, host binding, other audio.
+"""Tables of security: keys, transplants and other forgeries, removers, host binding, other audio.
 
-Each function takes the evidence and gives a table, or None where there are no rows for it.
+Each function takes the evidence and returns a table, or None where there are no rows for it.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from keybound.benchmark.measure.rows import Row
 from keybound.benchmark.report import paper
-from keybound.benchmark.report.labels import (
-    PUBLISHED,
-    TOO_MANY,
-    label,
-    notes_for,
-    thresholds,
-    titled,
-)
+from keybound.benchmark.report.columns import by, grid, rate_of_alarms, stacked, suite
+from keybound.benchmark.report.labels import PUBLISHED, label, thresholds, titled
 from keybound.benchmark.report.layout import (
-    OVER,
+    BLANK,
     Cell,
-    Column,
     Table,
-    against,
     between,
     figure,
-    name,
     not_run,
+    number,
+    power,
     published,
 )
 from keybound.benchmark.report.summaries import (
@@ -35,226 +30,288 @@ from keybound.benchmark.report.summaries import (
     Evidence,
     accuracy,
     attributed,
+    bound,
     natural,
     numbers,
     reached,
 )
 
 NETWORKS = {"unet": "U-net on the waveform (the paper's)", "gains": "network that predicts gains"}
-Lines = list[tuple[Cell, ...] | str]
+READERS = {"right": "Right key", "zero": "No key (zero mask)", "wrong": "Wrong keys"}
+COPIED = {
+    "known-payload": "one known payload gives the mask: another payload, another host",
+    "replay": "the code as anyone reads it, put on another host",
+}
+TRANSPLANTS = ("residual", "gain-field")
+RHOS = (0, 1, 2, 3, 4)
+LENGTHS = (8, 16, 24, 32, 64)
+
+
+def moved(e: Evidence, method: str, kind: str, cut: float | None, rho: int) -> float | None:
+    """Return how often a mark moved to another host verifies."""
+    rows = [row for row in e.suite("transplant", method) if row["attack"] == kind]
+    return attributed(rows, cut, rho, "presence").value
 
 
 def security(e: Evidence) -> Table | None:
-    """Lay out what a reader without the key gets, and how often a moved carrier verifies."""
+    """Return what a reader without the key gets, and how often a moved carrier verifies."""
     methods = [m for m in e.methods if e.suite("keys", m) or e.suite("transplant", m)]
     if not methods:
         return None
-    rows: Lines = []
+    rows: list[Any] = []
     for method in methods:
-        ours = method == "keybound"
         no_key = accuracy(e.suite("keys", method), "zero").value
-        first = figure(no_key) if e.keyed(method) else Cell("public")
-        cells = [name(titled(method)), first]
-        for kind in ("residual", "gain-field"):
-            moved = [row for row in e.suite("transplant", method) if row["attack"] == kind]
-            for which in (SHIPPED, CLEAN):
-                cut = e.threshold(method, which)
-                rate = attributed(moved, cut, e.rho(method), "presence").value
-                theirs = paper.SECURITY["keybound"][1] if ours and kind == "residual" else None
-                cells.append(against(rate, theirs, lower_is_better=True))
-        rows.append(tuple(cells))
+        theirs = paper.SECURITY["keybound"][1] if method == "keybound" else None
+        pairs = (
+            (moved(e, method, kind, e.threshold(method, which), e.rho(method)), told)
+            for kind, told in zip(TRANSPLANTS, (theirs, None), strict=True)
+            for which in (SHIPPED, CLEAN)
+        )
+        rows.append((titled(method), no_key if e.keyed(method) else "public", *pairs))
     rows.append("As the paper published them")
-    for method, (no_key, moved_rate) in paper.SECURITY.items():
-        first = Cell("public", kind="published") if no_key is None else published(no_key)
-        blank = Cell(kind="published")
-        rows.append((name(titled(method)), first, blank, published(moved_rate), blank, blank))
-    verify = "share of carriers moved onto another host that verify, presence at "
-    return Table(
+    for method, (told, rate) in paper.SECURITY.items():
+        first = Cell("public", kind="published") if told is None else published(told)
+        rows.append((titled(method), first, BLANK, published(rate), BLANK, BLANK))
+    verify = "share of carriers moved onto another host that verify, presence at"
+    return grid(
         "security",
         "No-key reading and transplants",
         "Bit accuracy of a reader without the key (0.5 is chance), and how often a mark moved onto "
         "another host still verifies.",
-        (
-            Column("Method", "who made the mark", words=True),
-            Column("no-key BA", "bit accuracy with a zero mask; public: there is no key"),
-            Column("shipped", f"{verify}the shipped threshold", "residual, V_A"),
-            Column("1 %", f"{verify}the paper's threshold", "residual, V_A"),
-            Column("shipped", f"{verify}the shipped threshold", "gain field, V_A"),
-            Column("1 %", f"{verify}the paper's threshold", "gain field, V_A"),
-        ),
-        tuple(rows),
-        notes_for(
-            rows,
-            "Residual: marked − host, added to the next clip unscaled, which needs the clean host. "
-            "Gain field: |marked| / |host|, multiplied onto the next clip's spectrum.",
-            thresholds(e, methods),
+        f"""
+        Method | who made the mark
+        no-key BA | bit accuracy with a zero mask; public: there is no key | 3
+        residual, V_A: shipped | {verify} the shipped threshold | 3<
+        residual, V_A: 1 % | {verify} the paper's threshold | 3<
+        gain field, V_A: shipped | {verify} the shipped threshold | 3<
+        gain field, V_A: 1 % | {verify} the paper's threshold | 3<""",
+        rows,
+        "Residual: marked − host, added to the next clip unscaled, which needs the clean host. "
+        "Gain field: |marked| / |host|, multiplied onto the next clip's spectrum.",
+        thresholds(e, methods),
+    )
+
+
+def tries(keys: Sequence[Row], setting: str) -> list[Row]:
+    """Return one row for each decoding: a clip has one right key and several wrong ones."""
+    return [
+        {"presence": row["presence"], "errors": int(errors)}
+        for row in keys
+        if row.get(setting) is not None
+        for errors in np.atleast_1d(row[setting])
+    ]
+
+
+def wrong_key(e: Evidence) -> Table | None:
+    """Return reading with the right key, without one and with wrong ones, beside beta."""
+
+    def line(method: str, setting: str) -> tuple[Any, ...]:
+        keys, rho, wrong = e.suite("keys", method), e.rho(method), setting == "wrong"
+        mean = accuracy(keys, setting)
+        rate = attributed(tries(keys, setting), e.usual(method), rho, "presence")
+        right = "–" if mean.value is None else number(mean.value)
+        right += f" ± {number(float(np.std(mean.values)))}" if wrong and mean.values else ""
+        beta = power(bound(e.bits(method) or keys[0]["bits"], rho)) if wrong else "–"
+        theirs = paper.WRONG_KEY[setting] if method == "keybound" else "–"
+        interval = between(rate.interval, 4)
+        return (READERS[setting], right, f"{rate.trials:,}", rate.value, interval, beta, theirs)
+
+    return grid(
+        "wrong-key",
+        "Right key, no key, wrong keys",
+        "Bit accuracy of clean marked clips, and how often the rule V_A accepts, beside its bound "
+        "β.",
+        f"""
+        Decoding | what the reader holds
+        BA | bit accuracy; ± the deviation over clips of the mean over wrong keys
+        tries | clips, or clips times wrong keys
+        V_A | share of tries accepted, presence at the shipped threshold | 4
+        95 % CI | Clopper–Pearson interval of V_A
+        β | the bound on how often a wrong key is accepted
+        BA, paper | {PUBLISHED} | p""",
+        stacked(
+            [m for m in e.in_suite("keys") if e.keyed(m)],
+            lambda method: [line(method, setting) for setting in READERS],
         ),
     )
 
 
-def forgeries(e: Evidence) -> Table | None:
-    """Lay out marking over a mark, averaging of copies and what a known payload gives."""
-    rows: Lines = []
-    for method in e.methods:
-        twice = e.suite("re-embed", method)
-        if twice:
-            told = "marked again with another key: the"
-            rows.append(_forged(e, method, f"{told} first mark", twice, "first"))
-            rows.append(_forged(e, method, f"{told} second mark", twice, "second"))
-        averaged = e.suite("average", method)
-        for copies in sorted({row["copies"] for row in averaged}):
-            of = [row for row in averaged if row["copies"] == copies]
-            told = f"average of {copies} copies with different payloads"
-            rows.append(_forged(e, method, told, of, "errors"))
-        copied = {
-            "known-payload": "one known payload gives the mask: another payload, another host",
-            "replay": "the code as anyone reads it, put on another host",
-        }
-        for suite, told in copied.items():
-            of = e.suite(suite, method)
-            rows += [_forged(e, method, told, of, "errors")] if of else []
-    if not rows:
+def tolerance(e: Evidence) -> Table | None:
+    """Return V_A under each attack and the bound beta for rho from 0 to 4."""
+    measured = {m: [a for a in suite(e, [m]) if e.rows(m, a)] for m in e.marked_methods}
+    method = next((m for m, attacks in measured.items() if attacks), None)
+    if method is None:
         return None
-    return Table(
+    bits, cut = e.bits(method), e.usual(method)
+    rows: list[Any] = []
+    if bits:
+        rows.append(("β, the bound on a wrong key", *(power(bound(bits, rho)) for rho in RHOS)))
+    if wrong := tries(e.suite("keys", method), "wrong"):
+        rates = (attributed(wrong, cut, rho, "presence").value for rho in RHOS)
+        rows.append(("V_A of wrong keys, measured", *(figure(rate, 4) for rate in rates)))
+    for kind in TRANSPLANTS:
+        found = [moved(e, method, kind, cut, rho) for rho in RHOS]
+        if any(row["attack"] == kind for row in e.suite("transplant", method)):
+            rows.append((f"V_A of the {kind} transplant", *found))
+    rows.append("V_A of the owner")
+    for attack in measured[method]:
+        own = (attributed(e.rows(method, attack), cut, rho).value for rho in RHOS)
+        rows.append((label(attack), *own))
+    heads = (f"ρ = {rho} | at most {rho} wrong bits forgiven | 3" for rho in RHOS)
+    return grid(
+        "tolerance",
+        "V_A and β by tolerance",
+        f"How often {titled(method)} accepts when ρ wrong bits of {bits} are forgiven, and what a "
+        f"wrong key gets; it ships with ρ = {e.rho(method)}.",
+        "\n".join(["Setting | what was verified", *heads]),
+        rows,
+    )
+
+
+def beta(e: Evidence) -> Table | None:
+    """Return the bound beta by payload length, at each measured length and the paper's."""
+    measured = {m: e.bits(m) for m in (*e.methods, *e.study("bits/"))}
+    rows = []
+    for bits in sorted({*LENGTHS, *(n for n in measured.values() if n)}):
+        having = ", ".join(titled(m) for m, n in measured.items() if n == bits)
+        theirs = power(paper.BETA[bits]) if bits in paper.BETA else "–"
+        rows.append((str(bits), power(bound(bits, 2)), theirs, having or "–"))
+    found = grid(
+        "beta",
+        "β by payload length",
+        "Bound on how often a wrong key is accepted at ρ = 2; arithmetic, not a measurement.",
+        f"""
+        Bits | length of the payload
+        β | 2^−n times the number of codes within 2 bits
+        β, paper | {PUBLISHED} | p
+        methods | measured methods with this length | words""",
+        rows if e.marked_methods else [],
+    )
+    return found and replace(found, notes=())
+
+
+def forgeries(e: Evidence) -> Table | None:
+    """Return marking over a mark, averaging of copies and what a known payload gives."""
+    rows: list[Any] = []
+
+    def add(method: str, told: str, of: Sequence[Row], errors: str = "errors") -> None:
+        cut, rho = e.usual(method), e.rho(method)
+        best = [{**row, "errors": np.min(row[errors])} for row in of if row.get(errors) is not None]
+        figures = (
+            reached(of, cut, "presence").value,
+            accuracy(of, errors).value,
+            attributed(best, cut, rho, "presence").value,
+            accuracy(of, "mask_errors").value,
+        )
+        rows.extend([(titled(method), told, *figures)] if of else [])
+
+    for method in e.methods:
+        for which in ("first", "second"):
+            told = f"marked again with another key: the {which} mark"
+            add(method, told, e.suite("re-embed", method), which)
+        for copies, of in by(e.suite("average", method), "copies"):
+            add(method, f"average of {copies} copies with different payloads", of)
+        for name, told in COPIED.items():
+            add(method, told, e.suite(name, method))
+    return grid(
         "forgeries",
         "Marks over marks, averages, known payloads",
         "What is left, or what a forger gets, at the shipped threshold (the paper's where none is "
         "shipped).",
-        (
-            Column("Method", "who made the mark", words=True),
-            Column("Attack", "what was done", words=True),
-            Column("DA", "share of clips in which any mark is present"),
-            Column("BA", "bit accuracy, the mean over copies where there are several"),
-            Column("V_A", "share of clips that verify; of copies: for at least one of them"),
-            Column("mask bits", "share of the key's mask that the known payload gave away"),
-        ),
-        tuple(rows),
-        notes_for(rows),
-    )
-
-
-def _forged(
-    e: Evidence, method: str, told: str, rows: Sequence[Row], errors: str
-) -> tuple[Cell, ...]:
-    cut = e.usual(method)
-    best = [{**row, "errors": np.min(row[errors])} for row in rows if row.get(errors) is not None]
-    return (
-        name(titled(method)),
-        Cell(told),
-        figure(reached(rows, cut, "presence").value),
-        figure(accuracy(rows, errors).value),
-        figure(attributed(best, cut, e.rho(method), "presence").value),
-        figure(accuracy(rows, "mask_errors").value),
+        """
+        Method | who made the mark
+        Attack | what was done | words
+        DA | share of clips in which any mark is present | 3
+        BA | bit accuracy, the mean over copies where there are several | 3
+        V_A | share of clips that verify; of copies: for at least one of them | 3
+        mask bits | share of the key's mask that the known payload gave away | 3""",
+        rows,
     )
 
 
 def remover(e: Evidence) -> Table | None:
-    """Lay out learned removers by network and budget, beside the paper's."""
+    """Return learned removers by network and budget, beside the paper's."""
     methods = [m for m in e.methods if e.suite("remover", m)]
-    if not methods:
-        return None
-    rows: Lines = []
+    rows: list[Any] = []
     for method in methods:
-        for network in sorted({row["network"] for row in e.suite("remover", method)}, reverse=True):
+        shipped, clean = (e.threshold(method, which) for which in (SHIPPED, CLEAN))
+        for network, every in reversed(by(e.suite("remover", method), "network")):
             heading = NETWORKS.get(network, network)
             rows.append(f"{titled(method)}: {heading}" if len(methods) > 1 else heading)
-            of = [row for row in e.suite("remover", method) if row["network"] == network]
-            for budget in sorted({row["budget"] for row in of}):
-                rows.append(_removed(e, method, network, budget, of))
-    against_host = "against the clean host"
-    return Table(
+            for budget, of in by(every, "budget"):
+                theirs = paper.REMOVER.get(budget) if network == "unet" else None
+                da, ba = theirs[:2] if theirs and method == "keybound" else (None, None)
+                row: list[Any] = [f"{budget:,}", (reached(of, shipped).value, da)]
+                row += [(reached(of, clean).value, da), (accuracy(of).value, ba)]
+                row.append(attributed(of, shipped, e.rho(method)).value)
+                row += [numbers(of, key).value for key in ("pesq", "stoi", "snr_db")]
+                rows.append((*row, *(theirs or (BLANK,) * 5)))
+    cleaned = "of the cleaned clip against the clean host"
+    return grid(
         "remover",
         "Learned remover",
         "Networks trained from marked to clean audio, without the detector or the key, by training "
         "steps.",
-        (
-            Column("Steps", "budget of the remover's training", words=True),
-            Column("DA shipped", "detection after removal, shipped threshold", "ours"),
-            Column("DA 1 %", "detection after removal, the paper's threshold", "ours"),
-            Column("BA", "bit accuracy after removal", "ours"),
-            Column("V_A shipped", "share of clips that still verify", "ours"),
-            Column("PESQ", f"of the cleaned clip {against_host}", "ours"),
-            Column("STOI", f"of the cleaned clip {against_host}", "ours"),
-            Column("SNR", f"of the cleaned clip {against_host}, dB", "ours"),
-            *(Column(c, PUBLISHED, "paper") for c in ("DA", "BA", "PESQ", "STOI", "SNR")),
-        ),
-        tuple(rows),
-        notes_for(rows, thresholds(e, methods)),
-    )
-
-
-def _removed(
-    e: Evidence, method: str, network: str, budget: int, rows: Sequence[Row]
-) -> tuple[Cell, ...]:
-    of = [row for row in rows if row["budget"] == budget]
-    blank = (Cell(kind="published"),) * 5
-    theirs = paper.REMOVER.get(budget) if network == "unet" else None
-    da = theirs[0] if theirs and method == "keybound" else None
-    ba = theirs[1] if theirs and method == "keybound" else None
-    shipped, clean = (e.threshold(method, which) for which in (SHIPPED, CLEAN))
-    return (
-        name(f"{budget:,}"),
-        against(reached(of, shipped).value, da, printed=2),
-        against(reached(of, clean).value, da, printed=2),
-        against(accuracy(of).value, ba, printed=2),
-        figure(attributed(of, shipped, e.rho(method)).value),
-        figure(numbers(of, "pesq").value, 2),
-        figure(numbers(of, "stoi").value),
-        figure(numbers(of, "snr_db").value, 1),
-        *(
-            (published(v, n) for v, n in zip(theirs, (2, 2, 2, 2, 1), strict=True))
-            if theirs
-            else blank
-        ),
+        f"""
+        Steps | budget of the remover's training
+        ours: DA shipped | detection after removal, shipped threshold | 3@2
+        ours: DA 1 % | detection after removal, the paper's threshold | 3@2
+        ours: BA | bit accuracy after removal | 3@2
+        ours: V_A shipped | share of clips that still verify | 3
+        ours: PESQ | {cleaned} | 2
+        ours: STOI | {cleaned} | 3
+        ours: SNR | {cleaned}, dB | 1
+        paper: DA | {PUBLISHED} | 2p
+        paper: BA | {PUBLISHED} | 2p
+        paper: PESQ | {PUBLISHED} | 2p
+        paper: STOI | {PUBLISHED} | 2p
+        paper: SNR | {PUBLISHED} | 1p""",
+        rows,
+        thresholds(e, methods),
     )
 
 
 def host_binding(e: Evidence) -> Table | None:
-    """Lay out how alike carriers on different hosts are, on the waveform and as gains."""
+    """Return how alike carriers on different hosts are, on the waveform and as gains."""
     methods = [*e.in_suite("carrier")]
     methods += [m for m in e.study("ablation/") if e.suite("carrier", m)]
-    if not methods:
-        return None
-    rows: Lines = []
+    rows = []
     for method in methods:
         by_domain = {row["domain"]: row for row in e.suite("carrier", method)}
         theirs = paper.HOST_BINDING.get(method, (None, None))
-        cells = [name(titled(method))]
-        for domain in ("waveform", "gain-field"):
-            for measure, told in zip(("correlation", "cosine"), theirs, strict=True):
-                beside = told if domain == "waveform" and method == "keybound" else None
-                value = by_domain.get(domain, {}).get(measure)
-                cells.append(against(value, beside, printed=2, lower_is_better=True))
+        beside = {"waveform": theirs} if method == "keybound" else {}
+        pairs = (
+            (by_domain.get(domain, {}).get(measure), told)
+            for domain in ("waveform", "gain-field")
+            for measure, told in zip(
+                ("correlation", "cosine"), beside.get(domain, (None, None)), strict=True
+            )
+        )
         hosts = max((int(row.get("hosts", 0)) for row in by_domain.values()), default=0)
-        rows.append((*cells, Cell(str(hosts)), *(published(told, 2) for told in theirs)))
-    pairs = "mean over pairs of hosts"
-    return Table(
+        rows.append((titled(method), *pairs, hosts, *theirs))
+    pair = "mean over pairs of hosts"
+    return grid(
         "host-binding",
         "Host binding",
         "Similarity of carriers across hosts at a fixed payload and key; lower is more bound.",
-        (
-            Column("Method", "who made the mark", words=True),
-            Column("corr.", f"correlation of marked − host, {pairs}", "waveform"),
-            Column("cosine", f"cosine of marked − host, {pairs}", "waveform"),
-            Column("corr.", f"correlation of log |marked| / |host|, {pairs}", "gain field"),
-            Column("cosine", f"cosine of log |marked| / |host|, {pairs}", "gain field"),
-            Column("hosts", "clips compared with each other"),
-            Column("corr.", PUBLISHED, "paper"),
-            Column("cosine", PUBLISHED, "paper"),
-        ),
-        tuple(rows),
-        notes_for(rows),
+        f"""
+        Method | who made the mark
+        waveform: corr. | correlation of marked − host, {pair} | 3@2<
+        waveform: cosine | cosine of marked − host, {pair} | 3@2<
+        gain field: corr. | correlation of log |marked| / |host|, {pair} | 3@2<
+        gain field: cosine | cosine of log |marked| / |host|, {pair} | 3@2<
+        hosts | clips compared with each other
+        paper: corr. | {PUBLISHED} | 2p
+        paper: cosine | {PUBLISHED} | 2p""",
+        rows,
     )
 
 
 def other_audio(e: Evidence) -> Table | None:
-    """Lay out false positives on unmarked audio that is not clean read speech."""
+    """Return false positives on unmarked audio that is not clean read speech."""
     methods = e.in_suite("null")
-    if not methods:
-        return None
-    rows: Lines = []
-    for method in methods:
-        rows += [titled(method)] if len(methods) > 1 else []
+
+    def lines(method: str) -> list[tuple[Any, ...]]:
         by_source: dict[str, list[Row]] = {}
         for row in e.suite("null", method):
             attacked = row.get("attack", "clean")
@@ -262,37 +319,35 @@ def other_audio(e: Evidence) -> Table | None:
             by_source.setdefault(source, []).append(row)
         parts = sorted(by_source.items(), key=lambda part: natural(part[0]))
         every = [row for _, of in parts for row in of]
-        for source, of in [*parts, ("all of it", every)] if len(parts) > 1 else parts:
-            rows.append(_heard(e, method, source, of))
-    return Table(
+        parts += [("all of it", every)] if len(parts) > 1 else []
+        return [(source, *_scored(e, method, of)) for source, of in parts]
+
+    return grid(
         "other-audio",
         "False positives on other audio",
         "Presence in windows of unmarked audio that is not clean read speech.",
-        (
-            Column("Source", "what the audio is", words=True),
-            Column("windows", "scores taken"),
-            Column("hours", "length of all windows together"),
-            Column("FPR", "share of windows that reach the shipped threshold", "shipped"),
-            Column("95 % CI", "Clopper–Pearson interval", "shipped"),
-            Column("FPR", "share of windows that reach the paper's threshold", "1 % clean"),
-            Column("95 % CI", "Clopper–Pearson interval", "1 % clean"),
-            Column("highest", "highest score of a window"),
-        ),
-        tuple(rows),
-        notes_for(rows, thresholds(e, methods)),
+        """
+        Source | what the audio is
+        windows | scores taken
+        hours | length of all windows together | 2
+        shipped: FPR | share of windows that reach the shipped threshold
+        shipped: 95 % CI | Clopper–Pearson interval
+        1 % clean: FPR | share of windows that reach the paper's threshold
+        1 % clean: 95 % CI | Clopper–Pearson interval
+        highest | highest score of a window | 4""",
+        stacked(methods, lines),
+        thresholds(e, methods),
     )
 
 
-def _heard(e: Evidence, method: str, source: str, rows: Sequence[Row]) -> tuple[Cell, ...]:
+def _scored(e: Evidence, method: str, rows: Sequence[Row]) -> tuple[Any, ...]:
     scores = [{"score": score} for row in rows for score in row["scores"]]
     reason = next((str(row["not_run"]) for row in rows if "not_run" in row), None)
     if not scores and reason:
-        return (name(source), not_run(reason, 7))
+        return (not_run(reason, 7),)
     hours = sum(len(row["scores"]) * row["seconds"] for row in rows) / 3600
-    cells = [name(source), Cell(f"{len(scores):,}"), figure(hours, 2)]
+    found: list[Any] = [f"{len(scores):,}", hours]
     for which in (SHIPPED, CLEAN):
         rate = reached(scores, e.threshold(method, which), "score")
-        over = rate.value is not None and rate.value > TOO_MANY
-        cells.append(figure(rate.value, 4, mark=OVER if over else "", kind="over" if over else ""))
-        cells.append(Cell(between(rate.interval, 4)))
-    return (*cells, figure(max(numbers(scores, "score").values, default=None), 4))
+        found += [rate_of_alarms(rate.value, 4), between(rate.interval, 4)]
+    return (*found, max(numbers(scores, "score").values, default=None))

@@ -1,0 +1,354 @@
+"""Columns: what stands in tables, each with how its cells are found, and the tables made of them.
+
+A table is described as data: its blocks of columns and its lines. A line holds what its cells are
+found from; a string is a heading. Measured columns read rows, published ones the paper's data.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from keybound.benchmark.measure.metrics import threshold_at
+from keybound.benchmark.measure.rows import Row
+from keybound.benchmark.report import layout, paper, summaries
+from keybound.benchmark.report.labels import TOO_MANY, label, notes_for, paper_name, titled
+from keybound.benchmark.report.layout import Cell, Column, Table
+from keybound.benchmark.report.summaries import CLEAN, NOMINAL, SECOND, SHIPPED, Evidence, numbers
+
+USUAL = "usual"  # the shipped threshold, or the paper's where a method ships none
+Lines = list["Line | str"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """What the cells of a line are found from: its name, a method, rows, an attack."""
+
+    name: str
+    e: Evidence
+    method: str = ""
+    rows: Sequence[Row] = ()
+    attack: str = ""
+    seconds: float = SECOND
+    also: Mapping[str, Any] = field(default_factory=dict)  # what columns of a table ask for
+
+    @property
+    def ours(self) -> bool:
+        """Return whether the paper's figures of KeyBound stand beside this line."""
+        return self.method == "keybound"
+
+    def threshold(self, which: str) -> float | None:
+        """Return a threshold of the method at this length."""
+        if which == USUAL:
+            return self.e.usual(self.method, self.seconds)
+        return self.e.threshold(self.method, which, self.seconds)
+
+
+Value = Callable[[Line], float | None]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Neighbouring columns of one source, and their cells in a line."""
+
+    columns: tuple[Column, ...]
+    cells: Callable[[Line], Sequence[Cell]]
+
+
+def share(which: str = USUAL, side: str = "marked") -> Value:
+    """Return how many scores reach a threshold: DA of the marked side, FPR of the unmarked."""
+    return lambda line: summaries.reached(line.rows, line.threshold(which), side).value
+
+
+def accepted(which: str = USUAL, score: str = "marked") -> Value:
+    """Return how many clips the rule V_A accepts."""
+    return lambda line: (
+        summaries.attributed(line.rows, line.threshold(which), line.e.rho(line.method), score).value
+    )
+
+
+def mean(measure: str) -> Value:
+    """Return the mean of a measure over the rows of a line."""
+    return lambda line: numbers(line.rows, measure).value
+
+
+def right(errors: str = "errors") -> Value:
+    """Return the bit accuracy of the rows of a line."""
+    return lambda line: summaries.accuracy(line.rows, errors).value
+
+
+def matched(rate: float) -> Value:
+    """Return detection at a threshold that lets this share of equally attacked clips pass."""
+
+    def find(line: Line) -> float | None:
+        scores = numbers(line.rows, "unmarked").values
+        if not scores:
+            return None
+        return summaries.reached(line.rows, threshold_at(scores, rate)).value
+
+    return find
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A figure of a method under an attack: what it is, how it is found, how it is printed."""
+
+    told: str
+    value: Value
+    digits: int = 3
+
+
+MEASURES = {
+    "DA shipped": Measure(
+        "detection accuracy: share of marked clips whose presence score reaches the threshold that "
+        "the method ships with",
+        share(SHIPPED),
+    ),
+    "DA 1 %": Measure(
+        "detection accuracy at the paper's threshold: 1 % false positives on clean unmarked clips",
+        share(CLEAN),
+    ),
+    "FPR shipped": Measure(
+        "share of equally attacked unmarked clips that reach the shipped threshold",
+        share(SHIPPED, "unmarked"),
+    ),
+    "FPR 1 %": Measure(
+        "share of equally attacked unmarked clips that reach the paper's threshold",
+        share(CLEAN, "unmarked"),
+    ),
+    "BA": Measure("bit accuracy: share of payload bits read rightly with the key", right()),
+    "V_A shipped": Measure(
+        "share of marked clips that verify: presence at the shipped threshold, and at most ρ wrong "
+        "bits",
+        accepted(SHIPPED),
+    ),
+    "V_A 1 %": Measure(
+        "share of marked clips that verify, presence at the paper's threshold", accepted(CLEAN)
+    ),
+    "matched 1 %": Measure(
+        "detection accuracy at a threshold set for 1 % false positives under the same attack",
+        matched(NOMINAL),
+    ),
+    "matched 0.1 %": Measure(
+        "detection accuracy at a threshold set for 0.1 % false positives under the same attack; "
+        "below 1,000 clips: none",
+        matched(NOMINAL / 10),
+    ),
+    "lowest marked": Measure(
+        "lowest presence score of a marked clip",
+        lambda line: min(numbers(line.rows, "marked").values, default=None),
+    ),
+    "highest unmarked": Measure(
+        "highest presence score of an unmarked clip",
+        lambda line: max(numbers(line.rows, "unmarked").values, default=None),
+    ),
+    "DA": Measure(
+        "detection accuracy at the shipped threshold, or the paper's where none is shipped", share()
+    ),
+    "V_A": Measure(
+        "share of marked clips that verify: presence at the same threshold, and at most ρ wrong "
+        "bits",
+        accepted(),
+    ),
+    "FPR": Measure("false-positive rate at the same threshold", share(side="unmarked")),
+    "PESQ": Measure("wideband PESQ of the attacked marked clip to its host", mean("pesq"), 2),
+    "STOI": Measure("intelligibility of the attacked marked clip to its host", mean("stoi")),
+    "SI-SNR raw": Measure("scale-invariant SNR to the host, dB", mean("si_snr_raw_db"), 1),
+    "SI-SNR": Measure("the same after alignment by a whole lag, dB", mean("si_snr_db"), 1),
+}
+Beside = Mapping[str, Mapping[str, float]]  # attack -> label -> the paper's figure
+
+
+def measured(
+    labels: Sequence[str],
+    method: str = "",
+    *,
+    seconds: float = SECOND,
+    group: str | None = None,
+    beside: Beside | None = None,
+    printed: int = 3,
+) -> Block:
+    """Return columns of measures under the attack of a line: of its method, or of one for all."""
+    named = titled(method) if group is None else group
+
+    def cells(line: Line) -> list[Cell]:
+        whose = method or line.method
+        rows, reason = (
+            line.e.rows(whose, line.attack, seconds),
+            line.e.reasons.get((whose, line.attack)),
+        )
+        if not rows and reason is not None:
+            return [layout.not_run(reason, len(labels))] if labels else []
+        figures = (beside or {}).get(paper_name(line.attack), {}) if method or line.ours else {}
+        look = Line("", line.e, whose, rows, line.attack, seconds)
+        return [_cell(label, MEASURES[label].value(look), figures, printed) for label in labels]
+
+    return Block(tuple(Column(label, MEASURES[label].told, named) for label in labels), cells)
+
+
+def of_method(e: Evidence, labels: Sequence[str], method: str, **how: Any) -> Block:
+    """Return the columns of one method, without those at a threshold that it does not ship."""
+    if e.threshold(method, SHIPPED) is None:
+        labels = [label for label in labels if not label.endswith("shipped")]
+    return measured(labels, method, **how)
+
+
+def _cell(label: str, value: float | None, figures: Mapping[str, float], printed: int) -> Cell:
+    digits = MEASURES[label].digits
+    if label.startswith("FPR"):
+        return rate_of_alarms(value)
+    return layout.against(value, figures.get(label), digits, printed=min(printed, digits))
+
+
+def rate_of_alarms(value: float | None, digits: int = 3) -> Cell:
+    """Return a cell of a false-positive rate, marked where it is too high."""
+    over = value is not None and value > TOO_MANY
+    return layout.figure(value, digits, **{"mark": layout.OVER, "kind": "over"} if over else {})
+
+
+def from_paper(
+    group: str,
+    columns: Mapping[str, str],
+    table: Mapping[str, Sequence[float]],
+    digits: int | Sequence[int] = 3,
+    *,
+    ours: bool = False,
+) -> Block:
+    """Return columns of published figures, from attack -> figures in the order of the columns.
+
+    `ours` leaves them empty in the lines of other methods than ours.
+    """
+    each = [digits] * len(columns) if isinstance(digits, int) else digits
+
+    def cells(line: Line) -> list[Cell]:
+        attack = paper_name(line.attack)
+        figures = None if ours and not line.ours else table.get(attack)
+        if figures is None:
+            return [Cell(kind="published")] * len(columns)
+        mark = layout.STANDS_IN if line.attack != attack else ""
+        return [layout.published(value, n, mark) for value, n in zip(figures, each, strict=True)]
+
+    return Block(tuple(Column(label, text, group) for label, text in columns.items()), cells)
+
+
+def attack_names(first: str = "Attack") -> Block:
+    """Return the first column of a table of attacks."""
+    told = "what happened to the clip between marking and reading"
+    return Block((Column(first, told, words=True),), lambda line: [layout.name(line.name)])
+
+
+def attack_lines(e: Evidence, attacks: Iterable[str], method: str = "") -> Lines:
+    """Return the lines of attacks."""
+    return [Line(label(attack), e, method, e.rows(method, attack), attack) for attack in attacks]
+
+
+def in_families(e: Evidence, attacks: Iterable[str], method: str = "") -> Lines:
+    """Return the lines of attacks under headings of the paper's families."""
+    families = {attack: family for family, attack, _ in paper.SUITE}
+    found: Lines = []
+    current = ""
+    for attack in attacks:
+        if families.get(attack, "Others") != current:
+            current = families.get(attack, "Others")
+            found.append(current)
+        found += attack_lines(e, [attack], method)
+    return found
+
+
+def stacked(methods: Sequence[str], lines: Callable[[str], Sequence[Any]]) -> list[Any]:
+    """Return the lines of several methods below each other, each under its name."""
+    found: list[Any] = []
+    for method in methods:
+        found += [titled(method)] if len(methods) > 1 else []
+        found += lines(method)
+    return found
+
+
+def stack_of_attacks(
+    e: Evidence, methods: Sequence[str], attacks: Callable[[str], Sequence[str]]
+) -> Lines:
+    """Return the attacks of several methods below each other; of one alone, in families."""
+    lines = in_families if len(methods) == 1 else attack_lines
+    return stacked(methods, lambda method: lines(e, attacks(method), method))
+
+
+def by(rows: Iterable[Row], *keys: str) -> list[tuple[Any, list[Row]]]:
+    """Return rows by their values of some keys, in order; of one key the value itself."""
+    parts: dict[Any, list[Row]] = {}
+    for row in rows:
+        value = tuple(row[key] for key in keys)
+        parts.setdefault(value if len(keys) > 1 else value[0], []).append(row)
+    return sorted(parts.items(), key=lambda part: part[0])
+
+
+def table(
+    link: str, title: str, caption: str, blocks: Sequence[Block], lines: Lines, *notes: str
+) -> Table | None:
+    """Return a table of blocks with the notes that its marks need; None where nothing is in it."""
+    rows = [
+        line if isinstance(line, str) else tuple(c for b in blocks for c in b.cells(line))
+        for line in lines
+    ]
+    return noted(link, title, caption, [c for b in blocks for c in b.columns], rows, *notes)
+
+
+def grid(
+    link: str, title: str, caption: str, heads: str, rows: Iterable[Any], *notes: str
+) -> Table | None:
+    """Return a table of values; `heads` has a line for each column: GROUP: LABEL | HELP | FORM.
+
+    A row is a heading, or its name and values, which the form of their column prints: a number of
+    digits, behind it `@` and the digits that the paper printed, `<` where less is better, `p` for
+    the paper's own figures; `words` is text flush left. A pair is our figure and the paper's.
+    """
+    columns: list[Column] = []
+    forms = []
+    for head in heads.strip().splitlines():
+        named, told, form = (*(part.strip() for part in head.split(" | ")), "")[:3]
+        group, _, text = named.rpartition(": ")
+        columns.append(Column(text, told, group, words=form == "words" or not columns))
+        forms.append(form)
+    made = [row if isinstance(row, str) else tuple(_cells(row, forms)) for row in rows]
+    return noted(link, title, caption, columns, made, *notes)
+
+
+def _cells(row: Sequence[Any], forms: Sequence[str]) -> Iterator[Cell]:
+    yield layout.name(row[0])
+    for value, form in zip(row[1:], forms[1:], strict=False):  # a cell may span several columns
+        digits, _, printed = form.rstrip("p<").partition("@")
+        kind = "published" if form.endswith("p") else ""
+        if isinstance(value, Cell):
+            yield value
+        elif isinstance(value, str | int):
+            yield Cell(str(value), kind=kind)
+        elif isinstance(value, tuple):
+            ours, theirs = value
+            how: Any = {"printed": int(printed) if printed else None}
+            how["lower_is_better"] = form.endswith("<")
+            yield layout.against(ours, theirs, int(digits), **how)
+        else:
+            yield layout.figure(value, int(digits), kind=kind)
+
+
+def noted(
+    link: str, title: str, caption: str, columns: Sequence[Column], rows: Sequence[Any], *notes: str
+) -> Table | None:
+    """Return a table with the notes that its marks need; None where it has headings alone."""
+    if all(isinstance(row, str) for row in rows):
+        return None
+    return Table(link, title, caption, tuple(columns), tuple(rows), notes_for(rows, *notes))
+
+
+def under(e: Evidence, attacks: Iterable[str]) -> list[str]:
+    """Return the methods that were measured under any of these attacks."""
+    wanted = set(attacks)
+    return [m for m in e.marked_methods if any(e.rows(m, attack) for attack in wanted)]
+
+
+def suite(e: Evidence, methods: Sequence[str]) -> list[str]:
+    """Return the attacks of the paper's table, and what stands in for them where measured."""
+    return [
+        attack
+        for attack in paper.ATTACKS
+        if attack not in paper.STAND_IN
+        or any(e.rows(m, attack) or (m, attack) in e.reasons for m in methods)
+    ]
