@@ -175,13 +175,12 @@ def test_speed_has_rows_for_what_runs(monkeypatch):
             made.append((name, trained))
             return keyless.keyless(
                 name,
+                "",
+                lambda clip, _: clip,
+                lambda _: keyless.Reading(0.0, np.zeros(bits)),
                 rate=8000,
                 bits=bits,
                 seconds=1.1,
-                threshold=None,
-                embed=lambda clip, _: clip,
-                read=lambda _: keyless.Reading(0.0, np.zeros(bits)),
-                version="",
             )
 
         return make

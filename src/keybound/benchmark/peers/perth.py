@@ -23,7 +23,7 @@ NO_BITS = np.zeros(0, np.float32)
 
 
 def make() -> Method:
-    """Give Perth: presence is its confidence in a mark, from 0 to 1, which its package rounds."""
+    """Return Perth: presence is its confidence in a mark, from 0 to 1, which its package rounds."""
     import torch
 
     needs()
@@ -43,16 +43,8 @@ def make() -> Method:
             confidence = float(perth.get_watermark(clip, sample_rate=RATE, round=False))
         return Reading(float(np.nan_to_num(confidence)), NO_BITS)  # nan: no frame is loud enough
 
-    return keyless(
-        "perth",
-        rate=RATE,
-        bits=0,
-        seconds=1.0,
-        threshold=0.5,
-        embed=embed,
-        read=read,
-        version=version("resemble-perth"),
-    )
+    stamp = version("resemble-perth")
+    return keyless("perth", stamp, embed, read, rate=RATE, bits=0, threshold=0.5)
 
 
 def needs(*, trained: bool = True) -> Path:

@@ -88,72 +88,50 @@ def matched(rate: float) -> Value:
     return find
 
 
-@dataclass(frozen=True)
-class Measure:
-    """A figure of a method under an attack: what it is, how it is found, how it is printed."""
-
-    told: str
-    value: Value
-    digits: int = 3
-
-
-MEASURES = {
-    "DA shipped": Measure(
-        "detection accuracy: share of marked clips whose presence score reaches the threshold that "
-        "the method ships with",
-        share(SHIPPED),
-    ),
-    "DA 1 %": Measure(
-        "detection accuracy at the paper's threshold: 1 % false positives on clean unmarked clips",
-        share(CLEAN),
-    ),
-    "FPR shipped": Measure(
-        "share of equally attacked unmarked clips that reach the shipped threshold",
-        share(SHIPPED, "unmarked"),
-    ),
-    "FPR 1 %": Measure(
-        "share of equally attacked unmarked clips that reach the paper's threshold",
-        share(CLEAN, "unmarked"),
-    ),
-    "BA": Measure("bit accuracy: share of payload bits read rightly with the key", right()),
-    "V_A shipped": Measure(
-        "share of marked clips that verify: presence at the shipped threshold, and at most ρ wrong "
-        "bits",
-        accepted(SHIPPED),
-    ),
-    "V_A 1 %": Measure(
-        "share of marked clips that verify, presence at the paper's threshold", accepted(CLEAN)
-    ),
-    "matched 1 %": Measure(
-        "detection accuracy at a threshold set for 1 % false positives under the same attack",
-        matched(NOMINAL),
-    ),
-    "matched 0.1 %": Measure(
-        "detection accuracy at a threshold set for 0.1 % false positives under the same attack; "
-        "below 1,000 clips: none",
-        matched(NOMINAL / 10),
-    ),
-    "lowest marked": Measure(
-        "lowest presence score of a marked clip",
-        lambda line: min(numbers(line.rows, "marked").values, default=None),
-    ),
-    "highest unmarked": Measure(
-        "highest presence score of an unmarked clip",
-        lambda line: max(numbers(line.rows, "unmarked").values, default=None),
-    ),
-    "DA": Measure(
-        "detection accuracy at the shipped threshold, or the paper's where none is shipped", share()
-    ),
-    "V_A": Measure(
-        "share of marked clips that verify: presence at the same threshold, and at most ρ wrong "
-        "bits",
-        accepted(),
-    ),
-    "FPR": Measure("false-positive rate at the same threshold", share(side="unmarked")),
-    "PESQ": Measure("wideband PESQ of the attacked marked clip to its host", mean("pesq"), 2),
-    "STOI": Measure("intelligibility of the attacked marked clip to its host", mean("stoi")),
-    "SI-SNR raw": Measure("scale-invariant SNR to the host, dB", mean("si_snr_raw_db"), 1),
-    "SI-SNR": Measure("the same after alignment by a whole lag, dB", mean("si_snr_db"), 1),
+TOLD = """
+DA shipped | detection accuracy: share of marked clips whose presence score reaches the threshold \
+that the method ships with
+DA 1 % | detection accuracy at the paper's threshold: 1 % false positives on clean unmarked clips
+DA | detection accuracy at the shipped threshold, or the paper's where none is shipped
+FPR shipped | share of equally attacked unmarked clips that reach the shipped threshold
+FPR 1 % | share of equally attacked unmarked clips that reach the paper's threshold
+FPR | false-positive rate at the same threshold
+BA | bit accuracy: share of payload bits read rightly with the key
+V_A shipped | share of marked clips that verify: presence at the shipped threshold, and at most ρ \
+wrong bits
+V_A 1 % | share of marked clips that verify, presence at the paper's threshold
+V_A | share of marked clips that verify: presence at the same threshold, and at most ρ wrong bits
+matched 1 % | detection accuracy at a threshold set for 1 % false positives under the same attack
+matched 0.1 % | detection accuracy at a threshold set for 0.1 % false positives under the same \
+attack; below 1,000 clips: none
+lowest marked | lowest presence score of a marked clip
+highest unmarked | highest presence score of an unmarked clip
+PESQ | wideband PESQ of the attacked marked clip to its host
+STOI | intelligibility of the attacked marked clip to its host
+SI-SNR raw | scale-invariant SNR to the host, dB
+SI-SNR | the same after alignment by a whole lag, dB
+"""
+HELP = dict(line.split(" | ") for line in TOLD.strip().splitlines())  # of each measure
+DIGITS = {"PESQ": 2, "SI-SNR raw": 1, "SI-SNR": 1}  # of others 3
+MEASURES: dict[str, Value] = {
+    "DA shipped": share(SHIPPED),
+    "DA 1 %": share(CLEAN),
+    "DA": share(),
+    "FPR shipped": share(SHIPPED, "unmarked"),
+    "FPR 1 %": share(CLEAN, "unmarked"),
+    "FPR": share(side="unmarked"),
+    "BA": right(),
+    "V_A shipped": accepted(SHIPPED),
+    "V_A 1 %": accepted(CLEAN),
+    "V_A": accepted(),
+    "matched 1 %": matched(NOMINAL),
+    "matched 0.1 %": matched(NOMINAL / 10),
+    "lowest marked": lambda line: min(numbers(line.rows, "marked").values, default=None),
+    "highest unmarked": lambda line: max(numbers(line.rows, "unmarked").values, default=None),
+    "PESQ": mean("pesq"),
+    "STOI": mean("stoi"),
+    "SI-SNR raw": mean("si_snr_raw_db"),
+    "SI-SNR": mean("si_snr_db"),
 }
 Beside = Mapping[str, Mapping[str, float]]  # attack -> label -> the paper's figure
 
@@ -180,9 +158,9 @@ def measured(
             return [layout.not_run(reason, len(labels))] if labels else []
         figures = (beside or {}).get(paper_name(line.attack), {}) if method or line.ours else {}
         look = Line("", line.e, whose, rows, line.attack, seconds)
-        return [_cell(label, MEASURES[label].value(look), figures, printed) for label in labels]
+        return [_cell(label, MEASURES[label](look), figures, printed) for label in labels]
 
-    return Block(tuple(Column(label, MEASURES[label].told, named) for label in labels), cells)
+    return Block(tuple(Column(label, HELP[label], named) for label in labels), cells)
 
 
 def of_method(e: Evidence, labels: Sequence[str], method: str, **how: Any) -> Block:
@@ -193,7 +171,7 @@ def of_method(e: Evidence, labels: Sequence[str], method: str, **how: Any) -> Bl
 
 
 def _cell(label: str, value: float | None, figures: Mapping[str, float], printed: int) -> Cell:
-    digits = MEASURES[label].digits
+    digits = DIGITS.get(label, 3)
     if label.startswith("FPR"):
         return rate_of_alarms(value)
     return layout.against(value, figures.get(label), digits, printed=min(printed, digits))

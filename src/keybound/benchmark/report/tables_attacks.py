@@ -14,6 +14,7 @@ from keybound.attacks import attack as find
 from keybound.benchmark.measure.rows import Row
 from keybound.benchmark.report import paper
 from keybound.benchmark.report.columns import (
+    HELP,
     MEASURES,
     USUAL,
     Block,
@@ -351,7 +352,7 @@ def _speech_columns(e: Evidence, told: str, of: Evidence) -> Block:
 
     def share(line: Line, among: Evidence, label: str) -> float | None:
         rows = among.rows(line.method, line.attack)
-        return MEASURES[label].value(Line("", e, line.method, rows))
+        return MEASURES[label](Line("", e, line.method, rows))
 
     def cells(line: Line) -> list[Cell]:
         if attacks := line.also.get("attacks"):
@@ -366,7 +367,7 @@ def _speech_columns(e: Evidence, told: str, of: Evidence) -> Block:
         found = [_beside(share(line, of, label), share(line, e, label)) for label in shares]
         return [*found, rate_of_alarms(share(line, of, alarms))]
 
-    return Block(tuple(Column(label, MEASURES[label].told, told) for label in SHARES), cells)
+    return Block(tuple(Column(label, HELP[label], told) for label in SHARES), cells)
 
 
 def _beside(value: float | None, main: float | None, digits: int = 3, span: int = 1) -> Cell:
