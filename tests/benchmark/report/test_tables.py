@@ -276,7 +276,8 @@ def test_published_figures_are_the_papers() -> None:
     for label, published in (
         ("robust", [[v for m in (*paper.PEERS, "keybound") for v in of[m]]
                     for of in paper.ROBUSTNESS.values()]),
-        ("va", [[of[m] for m in (*paper.PEERS, "keybound")] for of in paper.ATTRIBUTION.values()]),
+        ("va", [[of[m][0] for m in (*paper.PEERS, "keybound")]
+                for of in paper.ATTRIBUTION.values()]),
         ("fpr", [list(of) for of in paper.FALSE_POSITIVES.values()]),
         ("remover", [list(of) for of in paper.REMOVER.values()]),
         ("compound", [list(of) for of in paper.COMPOUND.values()]),

@@ -20,7 +20,7 @@ PESQ_RATE = 16000
 
 
 def snr_db(host: Clip, marked: Clip) -> float | None:
-    """Give the ratio of the host to what was added to it."""
+    """Return the ratio of the host to what was added to it."""
     if not np.any(host) or np.array_equal(host, marked):
         return None
     x, y = host.astype(np.float64), marked.astype(np.float64)
@@ -28,7 +28,7 @@ def snr_db(host: Clip, marked: Clip) -> float | None:
 
 
 def si_snr_db(host: Clip, heard: Clip) -> float | None:
-    """Give the scale-invariant ratio of what is left of the host to the rest."""
+    """Return the scale-invariant ratio of what is left of the host to the rest."""
     x, y = host.astype(np.float64), heard.astype(np.float64)
     x, y = x - x.mean(), y - y.mean()
     if not x.any() or not y.any():
@@ -53,7 +53,7 @@ def aligned(host: Clip, heard: Clip, most: int = 800) -> tuple[Clip, int]:
 
 
 def pesq(host: Clip, heard: Clip, rate: int) -> float | None:
-    """Give wideband PESQ."""
+    """Return wideband PESQ."""
     import pesq as package
 
     if not host.any() or not heard.any():
@@ -66,7 +66,7 @@ def pesq(host: Clip, heard: Clip, rate: int) -> float | None:
 
 
 def stoi(host: Clip, heard: Clip, rate: int) -> float | None:
-    """Give short-time intelligibility."""
+    """Return short-time intelligibility."""
     import pystoi
 
     with warnings.catch_warnings():
@@ -76,7 +76,7 @@ def stoi(host: Clip, heard: Clip, rate: int) -> float | None:
 
 
 def visqol(host: Clip, heard: Clip, rate: int) -> float | None:
-    """Give ViSQOL in speech mode with its lattice, under which a perfect second has 4.48."""
+    """Return ViSQOL in speech mode with its lattice, under which a perfect second has 4.48."""
     pair = [audio.resample(v, rate, 16000).astype(np.float64) for v in (host, heard)]
     if not np.any(pair[0]) or not np.any(pair[1]):
         return None
@@ -93,7 +93,7 @@ def _visqol_judge() -> Any:
 
 
 def dnsmos(heard: Clip, rate: int) -> float:
-    """Give DNSMOS's overall opinion of speech without a reference, repeated to its 9 seconds."""
+    """Return DNSMOS's overall opinion of speech without a reference, repeated to its 9 seconds."""
     sound = audio.resample(heard, rate, 16000).astype(np.float32)
     sound = np.resize(sound, 144160)[None]
     _, _, overall = _dnsmos_session().run(None, {"input_1": sound})[0][0]
@@ -110,7 +110,7 @@ def _dnsmos_session() -> Any:
 
 
 def interval(hits: int, trials: int, level: float = 0.95) -> tuple[float, float]:
-    """Give the Clopper–Pearson interval of a rate."""
+    """Return the Clopper–Pearson interval of a rate."""
     found = scipy.stats.binomtest(hits, trials).proportion_ci(level, method="exact")
     return float(found.low), float(found.high)
 
@@ -118,7 +118,7 @@ def interval(hits: int, trials: int, level: float = 0.95) -> tuple[float, float]
 def bootstrap(
     values: Sequence[float], resamples: int = 2000, level: float = 0.95
 ) -> tuple[float, float]:
-    """Give the percentile interval of a mean over resampled clips, the same on every run."""
+    """Return the percentile interval of a mean over resampled clips, the same on every run."""
     array = np.asarray(values, np.float64)
     rng = np.random.default_rng(0)
     means = array[rng.integers(len(array), size=(resamples, len(array)))].mean(axis=1)
@@ -127,7 +127,7 @@ def bootstrap(
 
 
 def threshold_at(scores: Sequence[float], rate: float) -> float:
-    """Give the lowest threshold that at most this share of unmarked scores reaches."""
+    """Return the lowest threshold that at most this share of unmarked scores reaches."""
     ordered = np.sort(np.asarray(scores, np.float64))[::-1]
     return float(np.nextafter(ordered[int(rate * len(ordered))], np.inf))
 

@@ -150,7 +150,7 @@ def _istft(spectrum: Tensor, length: int) -> Tensor:
 
 
 def _distance(found: Tensor, clean: Tensor, window: int) -> tuple[Tensor, Tensor]:
-    """Give the spectral convergence and the distance of the log magnitudes."""
+    """Return the spectral convergence and the distance of the log magnitudes."""
     Y, X = _stft(found, window).abs(), _stft(clean, window).abs()
     # The small constant keeps the slope of the root finite where nothing is left to remove.
     converge = ((Y - X).square().sum((1, 2)) + 1e-6).sqrt() / (X.square().sum((1, 2)) + 1e-6).sqrt()

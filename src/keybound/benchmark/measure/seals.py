@@ -82,7 +82,7 @@ def attacked(case: Case, face: Row) -> Row:
 
 
 def removed(case: Case, face: Row) -> Row:
-    """Give the marked recording to a trained remover."""
+    """Return the marked recording to a trained remover."""
     heard = removal.removed(case, face)
     pesq = metrics.pesq(case.host, heard, case.method.rate)
     return judge(case, heard, case.secret) | {"pesq": pesq}

@@ -1,20 +1,22 @@
-"""Columns: what stands in tables, each with how its cells are found, and the tables made of them.
+"""Columns of attacks, each with how its cells are found, and the tables made of them.
 
-A table is described as data: its blocks of columns and its lines. A line holds what its cells are
-found from; a string is a heading. Measured columns read rows, published ones the paper's data.
+A table has blocks of columns and lines. A line holds what its cells are found from; a string is a
+heading. Measured columns read rows, published ones the paper's data.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from keybound.benchmark.measure.metrics import threshold_at
 from keybound.benchmark.measure.rows import Row
 from keybound.benchmark.report import layout, paper, summaries
-from keybound.benchmark.report.labels import TOO_MANY, label, notes_for, paper_name, titled
+from keybound.benchmark.report.grid import noted, rate_of_alarms, stacked
+from keybound.benchmark.report.labels import label, paper_name, titled
 from keybound.benchmark.report.layout import Cell, Column, Table
 from keybound.benchmark.report.summaries import CLEAN, NOMINAL, SECOND, SHIPPED, Evidence, numbers
 
+THEIRS = "KeyBound, paper"  # the group of the published figures of KeyBound
 USUAL = "usual"  # the shipped threshold, or the paper's where a method ships none
 Lines = list["Line | str"]
 
@@ -177,12 +179,6 @@ def _cell(label: str, value: float | None, figures: Mapping[str, float], printed
     return layout.against(value, figures.get(label), digits, printed=min(printed, digits))
 
 
-def rate_of_alarms(value: float | None, digits: int = 3) -> Cell:
-    """Return a cell of a false-positive rate, marked where it is too high."""
-    over = value is not None and value > TOO_MANY
-    return layout.figure(value, digits, **{"mark": layout.OVER, "kind": "over"} if over else {})
-
-
 def from_paper(
     group: str,
     columns: Mapping[str, str],
@@ -232,30 +228,12 @@ def in_families(e: Evidence, attacks: Iterable[str], method: str = "") -> Lines:
     return found
 
 
-def stacked(methods: Sequence[str], lines: Callable[[str], Sequence[Any]]) -> list[Any]:
-    """Return the lines of several methods below each other, each under its name."""
-    found: list[Any] = []
-    for method in methods:
-        found += [titled(method)] if len(methods) > 1 else []
-        found += lines(method)
-    return found
-
-
 def stack_of_attacks(
     e: Evidence, methods: Sequence[str], attacks: Callable[[str], Sequence[str]]
 ) -> Lines:
     """Return the attacks of several methods below each other; of one alone, in families."""
     lines = in_families if len(methods) == 1 else attack_lines
     return stacked(methods, lambda method: lines(e, attacks(method), method))
-
-
-def by(rows: Iterable[Row], *keys: str) -> list[tuple[Any, list[Row]]]:
-    """Return rows by their values of some keys, in order; of one key the value itself."""
-    parts: dict[Any, list[Row]] = {}
-    for row in rows:
-        value = tuple(row[key] for key in keys)
-        parts.setdefault(value if len(keys) > 1 else value[0], []).append(row)
-    return sorted(parts.items(), key=lambda part: part[0])
 
 
 def table(
@@ -267,53 +245,6 @@ def table(
         for line in lines
     ]
     return noted(link, title, caption, [c for b in blocks for c in b.columns], rows, *notes)
-
-
-def grid(
-    link: str, title: str, caption: str, heads: str, rows: Iterable[Any], *notes: str
-) -> Table | None:
-    """Return a table of values; `heads` has a line for each column: GROUP: LABEL | HELP | FORM.
-
-    A row is a heading, or its name and values, which the form of their column prints: a number of
-    digits, behind it `@` and the digits that the paper printed, `<` where less is better, `p` for
-    the paper's own figures; `words` is text flush left. A pair is our figure and the paper's.
-    """
-    columns: list[Column] = []
-    forms = []
-    for head in heads.strip().splitlines():
-        named, told, form = (*(part.strip() for part in head.split(" | ")), "")[:3]
-        group, _, text = named.rpartition(": ")
-        columns.append(Column(text, told, group, words=form == "words" or not columns))
-        forms.append(form)
-    made = [row if isinstance(row, str) else tuple(_cells(row, forms)) for row in rows]
-    return noted(link, title, caption, columns, made, *notes)
-
-
-def _cells(row: Sequence[Any], forms: Sequence[str]) -> Iterator[Cell]:
-    yield layout.name(row[0])
-    for value, form in zip(row[1:], forms[1:], strict=False):  # a cell may span several columns
-        digits, _, printed = form.rstrip("p<").partition("@")
-        kind = "published" if form.endswith("p") else ""
-        if isinstance(value, Cell):
-            yield value
-        elif isinstance(value, str | int):
-            yield Cell(str(value), kind=kind)
-        elif isinstance(value, tuple):
-            ours, theirs = value
-            how: Any = {"printed": int(printed) if printed else None}
-            how["lower_is_better"] = form.endswith("<")
-            yield layout.against(ours, theirs, int(digits), **how)
-        else:
-            yield layout.figure(value, int(digits), kind=kind)
-
-
-def noted(
-    link: str, title: str, caption: str, columns: Sequence[Column], rows: Sequence[Any], *notes: str
-) -> Table | None:
-    """Return a table with the notes that its marks need; None where it has headings alone."""
-    if all(isinstance(row, str) for row in rows):
-        return None
-    return Table(link, title, caption, tuple(columns), tuple(rows), notes_for(rows, *notes))
 
 
 def under(e: Evidence, attacks: Iterable[str]) -> list[str]:
@@ -330,3 +261,9 @@ def suite(e: Evidence, methods: Sequence[str]) -> list[str]:
         if attack not in paper.STAND_IN
         or any(e.rows(m, attack) or (m, attack) in e.reasons for m in methods)
     ]
+
+
+def known(e: Evidence, methods: Iterable[str], attacks: Iterable[str]) -> list[str]:
+    """Return those of the attacks that were measured, or of which a row says why not."""
+    methods = list(methods)
+    return [a for a in attacks if any(e.rows(m, a) or (m, a) in e.reasons for m in methods)]

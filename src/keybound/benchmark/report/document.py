@@ -103,7 +103,7 @@ def write_report(
 
 
 def _matching(names: Iterable[str], pieces: Mapping[str, object]) -> list[str]:
-    """Give the pieces of these names; a name that ends in a hyphen stands for all it begins."""
+    """Return the pieces of these names; a name that ends in a hyphen stands for all it begins."""
     return [
         piece
         for name in names
@@ -123,7 +123,7 @@ def _opening(e: Evidence, count: int) -> str:
 
 
 def _facts(e: Evidence, method: str) -> list[str]:
-    """Give what the rows say of a method, in a few words each."""
+    """Return what the rows say of a method, in a few words each."""
     measured = {a: rows for (m, a, _), rows in e.clips.items() if m == method}
     attacks = len(e.attacks(method, None))
     facts = [f"{attacks} attacks"] if attacks else []

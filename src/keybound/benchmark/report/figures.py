@@ -4,7 +4,7 @@ Drawn in a few named colours, so that the report can put its own light or dark o
 place. Nothing is shown or saved here but as bytes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
@@ -73,14 +73,14 @@ def drawn(draw: Callable[..., Picture | None]) -> Callable[..., Picture | None]:
 
 
 def blank(width: float, height: float) -> Figure:
-    """Give an empty figure, in inches."""
+    """Return an empty figure, in inches."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
 def svg(figure: Figure, salt: str = "keybound") -> bytes:
-    """Give a figure as SVG, the same bytes every time; `salt` keeps ids of several apart."""
+    """Return a figure as SVG, the same bytes every time; `salt` keeps ids of several apart."""
     file = BytesIO()
     with rc_context(STYLE | {"svg.hashsalt": salt}):
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
@@ -88,7 +88,7 @@ def svg(figure: Figure, salt: str = "keybound") -> bytes:
 
 
 def panels(count: int, height: float = 1.6) -> tuple[Figure, list[Any]]:
-    """Give a figure of small panels that share their axes, and as many axes as asked for."""
+    """Return a figure of small panels that share their axes, and as many axes as asked for."""
     columns = min(COLUMNS, count)
     lines = -(-count // columns)
     figure = blank(2.0 * columns + 0.4, height * lines + 0.6)
@@ -100,15 +100,22 @@ def panels(count: int, height: float = 1.6) -> tuple[Figure, list[Any]]:
     return figure, list(grid[:count])
 
 
+def legend(figure: Figure, entries: Mapping[str, Any], columns: int = 4) -> None:
+    """Name what is drawn, above the figure."""
+    handles, names = list(entries.values()), list(entries)
+    figure.legend(handles, names, loc="outside upper left", ncols=columns)
+
+
 def shown_attacks(e: Evidence, method: str, *, suite: bool) -> list[str]:
-    """Give the attacks of the paper's table that were measured, or the others, chains if few."""
-    named = [attack for _, attack, _ in paper.SUITE]
+    """Return the attacks of the paper's table that were measured, or the others, chains if few."""
     if suite:
-        return [attack for attack in named if e.rows(method, attack)]
-    others = sorted((a for a in e.attacks(method) if a not in named), key=natural)
+        return [attack for attack in paper.ATTACKS if e.rows(method, attack)]
+    others = sorted((a for a in e.attacks(method) if a not in paper.ATTACKS), key=natural)
     chains = [attack for attack in others if "+" in attack]
-    single = [attack for attack in others if "+" not in attack]
-    return [*single, *(chains if len(chains) <= FEW_CHAINS else [])][:MOST_PANELS]
+    return [
+        *(attack for attack in others if "+" not in attack),
+        *(chains if len(chains) <= FEW_CHAINS else []),
+    ][:MOST_PANELS]
 
 
 @drawn
@@ -142,9 +149,9 @@ def roc(e: Evidence, *, suite: bool = True) -> Picture | None:
         axes.grid(axis="y")
     figure.supxlabel("false-positive rate", fontsize=9)
     figure.supylabel("detection rate", fontsize=9)
-    handles = [Line2D([], [], **style) for style in styles]
     names = [titled(method) for method in methods]
-    figure.legend(handles, names, loc="outside upper left", ncols=len(names))
+    drawn_as = [Line2D([], [], **style) for style in styles]
+    legend(figure, dict(zip(names, drawn_as, strict=True)), len(names))
     which = "the paper's attacks" if suite else "other attacks"
     return Picture(
         "roc" if suite else "roc-others",
@@ -159,14 +166,14 @@ def roc(e: Evidence, *, suite: bool = True) -> Picture | None:
 
 
 def at_rate(e: Evidence, method: str, attack: str) -> float | None:
-    """Give the detection rate at 1 % false positives under the same attack."""
+    """Return the detection rate at 1 % false positives under the same attack."""
     rows = e.rows(method, attack)
     scores = numbers(rows, "unmarked").values
     return reached(rows, threshold_at(scores, NOMINAL)).value if scores else None
 
 
 def roc_curve(marked: Sequence[float], unmarked: Sequence[float]) -> tuple[Any, Any]:
-    """Give false-positive and detection rates at every threshold, from the strictest on."""
+    """Return false-positive and detection rates at every threshold, from the strictest on."""
     cuts = np.unique(np.concatenate([marked, unmarked, [np.inf]]))[::-1]
     high, low = np.sort(marked), np.sort(unmarked)
     rates = [1 - np.searchsorted(side, cuts, side="left") / len(side) for side in (low, high)]
@@ -177,7 +184,7 @@ def roc_curve(marked: Sequence[float], unmarked: Sequence[float]) -> tuple[Any, 
 
 
 def worst_parting(e: Evidence, method: str, attacks: Sequence[str]) -> str:
-    """Say where a method detects least at its usual threshold."""
+    """Return where a method detects least at its usual threshold."""
     rates = {a: reached(e.rows(method, a), e.usual(method)).value for a in attacks}
     known = {a: rate for a, rate in rates.items() if rate is not None}
     if not known:
@@ -202,29 +209,24 @@ def histograms(e: Evidence, method: str, *, suite: bool = True) -> Picture | Non
     high = max(max(values, default=1.0) for values in scores.values())
     low, high = (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
     bins = np.linspace(low, high, BINS + 1)
+    dashes = {SHIPPED: DASHES[0], CLEAN: DASHES[1]}
+    cuts = {w: dash for w, dash in dashes.items() if e.threshold(method, w) is not None}
     for axes, attack in zip(grid, attacks, strict=True):
         for side, colour in sides.items():
             values = scores[attack, side]
             counts = np.histogram(values, bins)[0] / max(len(values), 1)
             axes.stairs(counts, bins, fill=True, color=colour, alpha=0.65, lw=0)
-        for which, dash in ((SHIPPED, DASHES[0]), (CLEAN, DASHES[1])):
-            cut = e.threshold(method, which)
-            if cut is not None:
-                axes.axvline(cut, color=INK, lw=1.1, ls=dash)
+        for which, dash in cuts.items():
+            axes.axvline(e.threshold(method, which), color=INK, lw=1.1, ls=dash)
         axes.set(yticks=(), xlim=(low, high), ylim=(0, None))
         axes.spines["left"].set_visible(False)
         axes.set_title(label(attack).partition(",")[0])
     figure.supxlabel("presence score", fontsize=9)
-    handles: list[Any] = [Patch(color=colour, alpha=0.65, lw=0) for colour in sides.values()]
-    names = list(sides)
-    for which, dash, told in (
-        (SHIPPED, DASHES[0], "shipped threshold"),
-        (CLEAN, DASHES[1], "1 % clean threshold"),
-    ):
-        if e.threshold(method, which) is not None:
-            handles.append(Line2D([], [], color=INK, lw=1.1, ls=dash))
-            names.append(told)
-    figure.legend(handles, names, loc="outside upper left", ncols=4)
+    entries: dict[str, Any] = {s: Patch(color=hue, alpha=0.65, lw=0) for s, hue in sides.items()}
+    for which, dash in cuts.items():
+        told = "shipped threshold" if which == SHIPPED else "1 % clean threshold"
+        entries[told] = Line2D([], [], color=INK, lw=1.1, ls=dash)
+    legend(figure, entries)
     rest = "" if suite else ", other attacks"
     return Picture(
         f"scores-{method}{'' if suite else '-others'}",
@@ -270,13 +272,12 @@ def remover(e: Evidence, method: str = "keybound") -> Picture | None:
         axes.grid(axis="y")
         last = da[-1] if da and da[-1] is not None else float("nan")
         told.append(f"{network} leaves DA {last:.2f} after {budgets[at[-1]]} steps")
-    handles = [
-        Line2D([], [], color=colour, ls=dash, lw=1.6)
-        for colour in (MARK, SOFT)
-        for dash in DASHES[:2]
-    ]
-    names = ["DA, ours", "BA, ours", "DA, paper", "BA, paper"]
-    figure.legend(handles, names, loc="outside upper left", ncols=4)
+    entries = {
+        f"{measure}, {whose}": Line2D([], [], color=colour, ls=dash, lw=1.6)
+        for whose, colour in (("ours", MARK), ("paper", SOFT))
+        for measure, dash in zip(("DA", "BA"), DASHES, strict=False)
+    }
+    legend(figure, entries)
     return Picture(
         "remover-plot",
         "Learned remover by training",

@@ -21,6 +21,7 @@ from keybound.benchmark.report.figures import (
     Picture,
     blank,
     drawn,
+    legend,
 )
 from keybound.benchmark.report.labels import label, paper_name, titled
 from keybound.benchmark.report.summaries import Evidence, accuracy, natural, numbers, reached
@@ -32,7 +33,7 @@ Figures = dict[str, tuple[float | None, float | None]]  # attack -> (DA, BA)
 
 
 def columns(e: Evidence) -> dict[str, Figures]:
-    """Give DA and BA of every method, measured ones and the paper's, by attack."""
+    """Return DA and BA of every method, measured ones and the paper's, by attack."""
     found: dict[str, Figures] = {}
     for method in e.marked_methods:
         found[titled(method)] = {
@@ -42,7 +43,7 @@ def columns(e: Evidence) -> dict[str, Figures]:
         }
     for method in ("keybound", *paper.PEERS):
         told = "KeyBound\npaper" if method == "keybound" else f"{titled(method)}\npublished"
-        found[told] = {a: of[method] for a, of in paper.ROBUSTNESS.items()}
+        found[told] = {a: (of[method][0], of[method][1]) for a, of in paper.ROBUSTNESS.items()}
     return found
 
 
@@ -52,7 +53,7 @@ def heat_map(e: Evidence) -> Picture | None:
     if not e.marked_methods:
         return None
     by_method = columns(e)
-    suite = [attack for _, attack, _ in paper.SUITE]
+    suite = paper.ATTACKS
     rest = {a for m in e.marked_methods for a in e.attacks(m)} - set(suite)
     singles = sorted((a for a in rest if "+" not in a), key=natural)
     chains = sorted((a for a in rest if "+" in a), key=natural)[:MOST_CHAINS]
@@ -146,23 +147,15 @@ def frontier(e: Evidence) -> Picture | None:
         axes.set_title("denoiser" if attack == "denoiser" else codec)
         axes.grid(axis="both")
     grid[0].set_ylabel("bit accuracy")
-    handles = [
-        Line2D([], [], color=MARK, marker="*", ms=11, ls="none"),
-        Line2D([], [], color=SOFT, marker="D", ms=5, ls="none"),
-        Line2D([], [], color=SOFT, marker="o", ms=6, mfc="none", ls="none"),
-        Line2D([], [], color=MARK, marker="o", ms=4, lw=1.2),
-    ]
-    names = [
-        "ours",
-        "measured peer",
-        "as the paper published it",
-        "ours over budgets, short schedule",
-    ]
-    shown = [True, len(e.marked_methods) > 1, True, bool(budgets)]
-    kept = [n for n, keep in enumerate(shown) if keep]
-    figure.legend(
-        [handles[n] for n in kept], [names[n] for n in kept], loc="outside upper left", ncols=4
-    )
+    peer: Any = {"color": SOFT, "ls": "none"}
+    entries = {"ours": Line2D([], [], color=MARK, marker="*", ms=11, ls="none")}
+    if len(e.marked_methods) > 1:
+        entries["measured peer"] = Line2D([], [], **peer, marker="D", ms=5)
+    entries["as the paper published it"] = Line2D([], [], **peer, marker="o", ms=6, mfc="none")
+    if budgets:
+        swept_as = Line2D([], [], color=MARK, marker="o", ms=4, lw=1.2)
+        entries["ours over budgets, short schedule"] = swept_as
+    legend(figure, entries)
     first = measured[0]
     pesq = numbers(e.rows(first, "quality"), "pesq").value
     return Picture(

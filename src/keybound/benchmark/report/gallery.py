@@ -46,7 +46,7 @@ def exhibits(clips: Mapping[str, tuple[Samples, int]]) -> list[Exhibit]:
 
 
 def spectrogram(mono: Samples, rate: int) -> Samples:
-    """Give the power of a clip in dB, (bins, frames), lowest frequency first."""
+    """Return the power of a clip in dB, (bins, frames), lowest frequency first."""
     frame = min(round(FRAME_S * rate), len(mono))
     _, _, power = scipy.signal.spectrogram(
         mono, rate, nperseg=frame, noverlap=round(OVERLAP * frame), mode="psd"
@@ -74,7 +74,7 @@ def draw(power_db: Samples, seconds: float, rate: int, top_db: float) -> Figure:
 
 
 def sound(samples: Samples, rate: int) -> str:
-    """Give a clip as an address that holds the whole sound: FLAC, 16 bits."""
+    """Return a clip as an address that holds the whole sound: FLAC, 16 bits."""
     file = BytesIO()
     soundfile.write(file, np.asarray(samples), rate, format="FLAC", subtype="PCM_16")
     return "data:audio/flac;base64," + base64.b64encode(file.getvalue()).decode()

@@ -27,20 +27,20 @@ def notes_for(rows: Sequence[tuple[Cell, ...] | str], *more: str) -> tuple[str, 
 
 
 def titled(method: str) -> str:
-    """Give the printed name of a method."""
+    """Return the printed name of a method."""
     if method.startswith("ablation/"):
         return f"short schedule, {mechanisms(method)}"
     return paper.NAMES.get(method, method)
 
 
 def mechanisms(method: str) -> str:
-    """Say what a method of the ablation has."""
+    """Return what a method of the ablation has."""
     arm = method.partition("/")[2]
     return "all mechanisms" if arm == "baseline" else arm.replace("no-", "without ")
 
 
 def label(attack: str) -> str:
-    """Give the printed name of an attack or a chain."""
+    """Return the printed name of an attack or a chain."""
     known = {a: text for _, a, text in paper.SUITE}
     if "+" in attack:
         return " → ".join(known.get(a, a).partition(",")[0] for a in attack.split("+"))
@@ -48,12 +48,12 @@ def label(attack: str) -> str:
 
 
 def short(attack: str) -> str:
-    """Give the printed name of an attack without its parameters."""
+    """Return the printed name of an attack without its parameters."""
     return label(attack).partition(" (")[0]
 
 
 def paper_name(attack: str) -> str:
-    """Give the attack of the paper that an attack or a chain stands in for, or itself."""
+    """Return the attack of the paper that an attack or a chain stands in for, or itself."""
     return "+".join(paper.STAND_IN.get(part, part) for part in attack.split("+"))
 
 
@@ -64,7 +64,7 @@ def in_order(attacks: Iterable[str]) -> list[str]:
 
 
 def counted(e: Evidence, methods: Sequence[str]) -> str:
-    """Say how many clips each method was measured on."""
+    """Return how many clips each method was measured on."""
     counts = {}
     for method in methods:
         sizes = {len(e.rows(method, attack)) for attack in e.attacks(method)}
@@ -76,7 +76,7 @@ def counted(e: Evidence, methods: Sequence[str]) -> str:
 
 
 def thresholds(e: Evidence, methods: Sequence[str]) -> str:
-    """Say where the thresholds stand."""
+    """Return where the thresholds stand."""
     told = []
     for method in methods:
         found = {which: e.threshold(method, which) for which in (SHIPPED, CLEAN)}

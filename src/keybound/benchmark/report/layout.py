@@ -132,14 +132,14 @@ def not_run(reason: str, span: int = 1) -> Cell:
 
 
 def spread(cells: Sequence[Cell]) -> Iterator[Cell | None]:
-    """Give the cells by column; None where a cell before reaches over."""
+    """Return the cells by column; None where a cell before reaches over."""
     for cell in cells:
         yield cell
         yield from [None] * (cell.span - 1)
 
 
 def groups(columns: Sequence[Column]) -> list[tuple[str, int]]:
-    """Give the groups of neighbouring columns, each with how many columns it spans."""
+    """Return the groups of neighbouring columns, each with how many columns it spans."""
     found: list[tuple[str, int]] = []
     for column in columns:
         if found and column.group and found[-1][0] == column.group:

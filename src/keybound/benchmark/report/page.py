@@ -76,12 +76,12 @@ def _head(columns: Sequence[Column]) -> str:
 
 
 def _starts(columns: Sequence[Column]) -> set[int]:
-    """Give the columns at which a group begins or a group ends."""
+    """Return the columns at which a group begins or a group ends."""
     return {n for n in range(1, len(columns)) if columns[n].group != columns[n - 1].group}
 
 
 def _bodies(item: Table) -> list[str]:
-    """Give a body for each heading, so that headings name what stands below them."""
+    """Return a body for each heading, so that headings name what stands below them."""
     starts = _starts(item.columns)
     bodies: list[str] = []
     lines: list[str] = []

@@ -69,24 +69,24 @@ class Evidence:
 
     @cached_property
     def methods(self) -> tuple[str, ...]:
-        """Give the measured methods, KeyBound first, without those of the studies."""
+        """Return the measured methods, KeyBound first, without those of the studies."""
         found = {method for method, _, _ in self.clips} | {method for _, method in self.suites}
         shown = (m for m in found if not m.startswith(STUDIES))
         return tuple(sorted(shown, key=lambda m: (m != "keybound", m != "paper", m)))
 
     @cached_property
     def marked_methods(self) -> tuple[str, ...]:
-        """Give the measured methods with rows of attacked clips."""
+        """Return the measured methods with rows of attacked clips."""
         having = {method for method, attack, _ in self.clips if attack != "quality"}
         return tuple(method for method in self.methods if method in having)
 
     def study(self, prefix: str) -> tuple[str, ...]:
-        """Give the methods of a study: by number where they have one, baseline first."""
+        """Return the methods of a study: by number where they have one, baseline first."""
         found = {m for m, _, _ in self.clips} | {m for _, m in self.suites}
         return tuple(sorted((m for m in found if m.startswith(prefix)), key=_study_order))
 
     def attacks(self, method: str, seconds: float | None = SECOND) -> tuple[str, ...]:
-        """Give the attacks that a method was measured under, noise-5 before noise-10."""
+        """Return the attacks that a method was measured under, noise-5 before noise-10."""
         found = {
             attack
             for m, attack, length in self.clips
@@ -95,38 +95,38 @@ class Evidence:
         return tuple(sorted(found, key=natural))
 
     def rows(self, method: str, attack: str, seconds: float = SECOND) -> list[Row]:
-        """Give the rows of a method under an attack, in order of their clips."""
+        """Return the rows of a method under an attack, in order of their clips."""
         return self.clips.get((method, attack, seconds), [])
 
     def suite(self, suite: str, method: str) -> list[Row]:
-        """Give the rows of a security suite."""
+        """Return the rows of a security suite."""
         return self.suites.get((suite, method), [])
 
     def in_suite(self, suite: str) -> tuple[str, ...]:
-        """Give the measured methods that a suite has rows of."""
+        """Return the measured methods that a suite has rows of."""
         return tuple(method for method in self.methods if (suite, method) in self.suites)
 
     def facts(self, method: str) -> Row:
-        """Give what a method says of itself; nothing where it said nothing."""
+        """Return what a method says of itself; nothing where it said nothing."""
         return (self.suite("method", method) or [{}])[-1]
 
     def rho(self, method: str) -> int:
-        """Give the wrong bits that a method's attribution tolerates."""
+        """Return the wrong bits that a method's attribution tolerates."""
         return int(self.facts(method).get("rho", USUAL_RHO))
 
     def bits(self, method: str) -> int | None:
-        """Give the bits of a method's payload."""
+        """Return the bits of a method's payload."""
         if "bits" in self.facts(method):
             return int(self.facts(method)["bits"])
         found = (rows[0].get("bits") for (m, _, _), rows in self.clips.items() if m == method)
         return next((int(bits) for bits in found if bits is not None), None)
 
     def keyed(self, method: str) -> bool:
-        """Say whether a method has a key."""
+        """Return whether a method has a key."""
         return bool(self.facts(method).get("keyed", method == "keybound"))
 
     def threshold(self, method: str, which: str, seconds: float = SECOND) -> float | None:
-        """Give the shipped threshold, or the one that holds clean unmarked clips to 1 %."""
+        """Return the shipped threshold, or the one that holds clean unmarked clips to 1 %."""
         if which == SHIPPED:
             told = self.facts(method).get("threshold")
             return None if told is None else float(told)
@@ -137,7 +137,7 @@ class Evidence:
         return self._cuts[key]
 
     def usual(self, method: str, seconds: float = SECOND) -> float | None:
-        """Give the shipped threshold, or the paper's where a method ships none."""
+        """Return the shipped threshold, or the paper's where a method ships none."""
         shipped = self.threshold(method, SHIPPED)
         return self.threshold(method, CLEAN, seconds) if shipped is None else shipped
 
@@ -179,7 +179,7 @@ def _sorted(rows: Iterable[Row]) -> Evidence:
 
 
 def natural(name: str) -> list[tuple[bool, float, str]]:
-    """Give a key that sorts the numbers in names by their size."""
+    """Return a key that sorts the numbers in names by their size."""
     parts = re.split(r"(\d+(?:\.\d+)?)", name)
     return [(i % 2 == 1, float(p) if i % 2 else 0.0, p) for i, p in enumerate(parts)]
 
@@ -193,14 +193,14 @@ def _study_order(method: str) -> tuple[bool, float, str]:
 
 
 def numbers(rows: Iterable[Row], measure: str) -> Mean:
-    """Give the values of a measure, counting the rows that have none."""
+    """Return the values of a measure, counting the rows that have none."""
     told = [row.get(measure) for row in rows]
     values = tuple(float(v) for v in told if v is not None and math.isfinite(v))
     return Mean(values, len(told) - len(values))
 
 
 def reached(rows: Iterable[Row], threshold: float | None, side: str = "marked") -> Rate:
-    """Give how many scores reach a threshold: DA of the marked side, FPR of the unmarked."""
+    """Return how many scores reach a threshold: DA of the marked side, FPR of the unmarked."""
     if threshold is None:
         return Rate(0, 0)
     scores = numbers(rows, side).values
@@ -210,7 +210,7 @@ def reached(rows: Iterable[Row], threshold: float | None, side: str = "marked") 
 def attributed(
     rows: Iterable[Row], threshold: float | None, rho: int, score: str = "marked"
 ) -> Rate:
-    """Give how many clips the rule V_A accepts: presence, and at most `rho` wrong bits."""
+    """Return how many clips the rule V_A accepts: presence, and at most `rho` wrong bits."""
     if threshold is None:
         return Rate(0, 0)
     told = [
@@ -222,7 +222,7 @@ def attributed(
 
 
 def accuracy(rows: Iterable[Row], errors: str = "errors") -> Mean:
-    """Give the bit accuracy of each clip; a list of errors counts by its mean."""
+    """Return the bit accuracy of each clip; a list of errors counts by its mean."""
     rows = list(rows)
     values = tuple(
         1 - float(np.mean(row[errors])) / row["bits"] for row in rows if row.get(errors) is not None
@@ -231,11 +231,11 @@ def accuracy(rows: Iterable[Row], errors: str = "errors") -> Mean:
 
 
 def bound(bits: int, rho: int) -> float:
-    """Give beta: how often uniform bits lie within `rho` of a payload (the paper's Prop. 2)."""
+    """Return beta: how often uniform bits lie within `rho` of a payload (the paper's Prop. 2)."""
     near = sum(math.comb(bits, wrong) for wrong in range(rho + 1))
     return float(near / (1 << bits))
 
 
 def total_left_out(means: Sequence[tuple[str, Mean]]) -> str:
-    """Say how many clips each measure could not score; nothing where all were scored."""
+    """Return how many clips each measure could not score; nothing where all were scored."""
     return ", ".join(f"{label} {mean.left_out}" for label, mean in means if mean.left_out)

@@ -10,6 +10,8 @@ from pathlib import Path
 from keybound.benchmark.measure.rows import Row
 from keybound.benchmark.report import (
     tables_attacks,
+    tables_channels,
+    tables_keys,
     tables_quality,
     tables_seals,
     tables_security,
@@ -24,10 +26,10 @@ TABLES: dict[str, Callable[[Evidence], Table | None]] = {
     "Attribution": tables_attacks.attribution,
     "False-positive control": tables_attacks.false_positives,
     "False positives on other audio": tables_security.other_audio,
-    "No-key reading and transplants": tables_security.security,
-    "Right key, no key, wrong keys": tables_security.wrong_key,
-    "V_A and β by tolerance": tables_security.tolerance,
-    "β by payload length": tables_security.beta,
+    "No-key reading and transplants": tables_keys.security,
+    "Right key, no key, wrong keys": tables_keys.wrong_key,
+    "V_A and β by tolerance": tables_keys.tolerance,
+    "β by payload length": tables_keys.beta,
     "Marks over marks, averages, known payloads": tables_security.forgeries,
     "Learned remover": tables_security.remover,
     "Host binding": tables_security.host_binding,
@@ -37,21 +39,21 @@ TABLES: dict[str, Callable[[Evidence], Table | None]] = {
     "Copied marks": tables_seals.copies,
     "Quality with and without a seal": tables_seals.cost,
     "Quality of the marked clips": tables_quality.quality,
-    "Re-synthesis": tables_attacks.resynthesis,
+    "Re-synthesis": tables_channels.resynthesis,
     "Compound attacks": tables_attacks.compound,
     "Every pair of the catalogue": tables_attacks.pairs,
-    "What users meet": tables_attacks.everyday,
-    "RAW-Bench strict": tables_attacks.raw_bench,
-    "AudioMarkBench": tables_attacks.audiomarkbench,
+    "What users meet": tables_channels.everyday,
+    "RAW-Bench strict": tables_channels.raw_bench,
+    "AudioMarkBench": tables_channels.audiomarkbench,
     "Longer clips": tables_attacks.lengths,
-    "Other speech": tables_attacks.other_speech,
-    "Damage of each attack": tables_attacks.damage,
+    "Other speech": tables_channels.other_speech,
+    "Damage of each attack": tables_channels.damage,
     "Confidence intervals": tables_quality.intervals,
     "Confidence intervals by attack": tables_quality.attack_intervals,
     "Ablation": tables_studies.ablation,
     "Payload length": tables_studies.payload_length,
     "Operating point": tables_studies.operating_point,
-    "Attack configuration": tables_attacks.configuration,
+    "Attack configuration": tables_channels.configuration,
     "Speed": tables_quality.speed,
     "Not run": tables_quality.missing,
 }
@@ -74,7 +76,7 @@ def make_tables(rows: Iterable[Row]) -> tuple[list[Table], list[str]]:
 
 
 def render(rows: Iterable[Row]) -> dict[str, str]:
-    """Give the text of each file of tables."""
+    """Return the text of each file of tables."""
     rows = list(rows)
     tables, empty = make_tables(rows)
     older = gather(rows).older
@@ -93,7 +95,7 @@ def render(rows: Iterable[Row]) -> dict[str, str]:
 
 
 def anchor(title: str) -> str:
-    """Give the anchor that GitHub makes of a heading."""
+    """Return the anchor that GitHub makes of a heading."""
     kept = (letter for letter in title.lower() if letter.isalnum() or letter in " -_")
     return "".join(kept).replace(" ", "-")
 

@@ -6,7 +6,8 @@ Each function takes the evidence and returns a table, or None where there are no
 from typing import Any
 
 from keybound.benchmark.report import paper
-from keybound.benchmark.report.columns import grid, suite, under
+from keybound.benchmark.report.columns import suite, under
+from keybound.benchmark.report.grid import grid
 from keybound.benchmark.report.labels import PUBLISHED, counted, label, titled
 from keybound.benchmark.report.layout import BLANK, STANDS_IN, Cell, Table, between, published
 from keybound.benchmark.report.summaries import (

@@ -11,7 +11,7 @@ import numpy as np
 from keybound.attacks import SUITES
 from keybound.benchmark.measure.rows import Row
 from keybound.benchmark.measure.seals import P_LEVELS
-from keybound.benchmark.report.columns import by, grid, stacked
+from keybound.benchmark.report.grid import by, grid, stacked
 from keybound.benchmark.report.labels import label, titled
 from keybound.benchmark.report.layout import Table
 from keybound.benchmark.report.summaries import Evidence, Rate, natural, numbers

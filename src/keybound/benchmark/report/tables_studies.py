@@ -7,7 +7,8 @@ studies are methods named `ablation/...`, `bits/...` and `budget/...`.
 from typing import Any
 
 from keybound.benchmark.report import paper
-from keybound.benchmark.report.columns import grid, suite
+from keybound.benchmark.report.columns import suite
+from keybound.benchmark.report.grid import grid
 from keybound.benchmark.report.labels import PUBLISHED, label, mechanisms, titled
 from keybound.benchmark.report.layout import BLANK, Cell, Table, against, power, published
 from keybound.benchmark.report.summaries import (
@@ -18,7 +19,7 @@ from keybound.benchmark.report.summaries import (
     numbers,
     reached,
 )
-from keybound.benchmark.report.tables_security import moved
+from keybound.benchmark.report.tables_keys import moved
 
 
 def codec(e: Evidence, method: str) -> str:
@@ -154,7 +155,7 @@ def glance(e: Evidence) -> Table | None:
         "Lowest BA": (accuracy, {a: r["keybound"][1] for a, r in paper.ROBUSTNESS.items()}),
         "Lowest V_A": (
             lambda of: attributed(of, cut, rho),
-            {a: r["keybound"] for a, r in paper.ATTRIBUTION.items()},
+            {a: r["keybound"][0] for a, r in paper.ATTRIBUTION.items()},
         ),
         "Highest FPR": (
             lambda of: reached(of, cut, "unmarked"),
