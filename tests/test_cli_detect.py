@@ -91,3 +91,32 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True)
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_names_that_are_not_utf8_simply_work(tmp_path: Path, host: Path) -> None:
+    """All verbs, in a process of its own: what Python makes of such arguments is part of it."""
+    env = os.environ | {"KEYBOUND_REGISTRY": os.fsdecode(os.fsencode(tmp_path) + b"/r\xe9.sqlite")}
+    name = {kind: b"latin\xe9." + kind.encode() for kind in ("wav", "flac", "mp3", "key", "kbr")}
+    (tmp_path / os.fsdecode(name["wav"])).write_bytes(host.read_bytes())
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all" / os.fsdecode(name["wav"])).write_bytes(host.read_bytes())
+
+    def call(*args: str | bytes) -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, "-m", "keybound", *args]
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True)
+        assert done.returncode == 0, done.stderr.decode()
+        return done
+
+    call("keygen", name["key"])
+    call("party", "add", "alice", "--key", name["key"], "--payload", "0x5eed")
+    assert b"alice" in call("party", "list").stdout
+    call("embed", name["wav"], name["flac"], "--party", "alice")
+    call("detect", name["flac"], name["flac"])
+    rows = [json.loads(line) for line in call("detect", name["flac"], "--json").stdout.splitlines()]
+    assert os.fsencode(rows[0]["path"]) == name["flac"]
+    call("verify", name["flac"], "--party", "alice", "--require", "sealed")
+    call("attack", "mp3", name["flac"], name["mp3"])
+    call("record", "export", "1", name["kbr"])
+    call("record", "check", name["kbr"], "--party", "alice")
+    call("batch", "embed", "all", "--out", b"out\xe9", "--party", "alice", "--jobs", "1")
+    call("batch", "verify", b"out\xe9", "--any", "--jobs", "1")

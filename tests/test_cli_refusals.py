@@ -83,7 +83,7 @@ def bad_recordings(home: Path, host: Path) -> dict[str, str]:
     sf.write(home / "zero.wav", samples[:0], rate)
     sf.write(home / "short.wav", samples[: rate // 100], rate)
     sf.write(home / "slow.wav", samples, 4_000)
-    sf.write(home / "apple.aiff", samples, rate)
+    sf.write(home / "speech.nist", samples, rate, format="NIST", subtype="PCM_16")
     return {
         "empty.wav": "empty.wav is empty (",
         "cut.wav": "cut.wav is cut short",
@@ -94,7 +94,7 @@ def bad_recordings(home: Path, host: Path) -> dict[str, str]:
         "zero.wav": "zero.wav holds no samples (",
         "short.wav": "10 ms is too short for a mark (at least 0.1 s, better a second or more)",
         "slow.wav": "a sample rate of 4000 Hz is not supported (",
-        "apple.aiff": "aiff is not supported (",
+        "speech.nist": "nist is not supported (wav, flac, ogg, opus, mp3, m4a, aiff,",
         "missing.wav": "missing.wav cannot be read: no such file or directory (check the name)",
     }
 

@@ -106,7 +106,7 @@ def test_payload_and_rule_are_checked(party: Party, change: dict[str, int], mess
         replace(party, **change)  # type: ignore[arg-type]
 
 
-def test_other_fields_are_checked(party: Party, path: Path) -> None:
+def test_other_fields_are_checked(party: Party) -> None:
     with pytest.raises(RegistryError, match="standard input"):
         replace(party, key_file=Path("-"))
     with pytest.raises(RegistryError, match="no time zone"):
@@ -114,8 +114,13 @@ def test_other_fields_are_checked(party: Party, path: Path) -> None:
     # A secret in the place of the fingerprint would be stored for all to read.
     with pytest.raises(RegistryError, match="fingerprint"):
         replace(party, fingerprint=KEY.secret.hex())
-    with Registry(path) as opened, pytest.raises(RegistryError, match="UTF-8"):
-        opened.add(replace(party, key_file=Path("/keys/\udcff")))
+
+
+def test_the_path_of_a_key_need_not_be_utf8(party: Party, path: Path) -> None:
+    odd = replace(party, key_file=Path("/keys/\udcff"))
+    with Registry(path) as opened:
+        opened.add(odd)
+        assert opened.get(odd.name) == odd
 
 
 def test_key_is_read_from_its_file_and_checked(party: Party) -> None:

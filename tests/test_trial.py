@@ -174,6 +174,17 @@ def test_the_place_that_a_record_names_is_tried_first(marker: Watermarker) -> No
         assert verdict.seal.p > 1e-4
 
 
+def test_a_record_that_does_not_help_hides_nothing(marker: Watermarker) -> None:
+    """The audio of a record without its mark, too short to be searched everywhere."""
+    host = speech("flite-rms")[: int(1.1 * RATE)]
+    how: Any = {"key": KEY, "payload": PAYLOAD, "position": 3}
+    kept = recorded(heard(marker, marker.mark(host, RATE, **how).samples), 3, b"")
+    found = judged(marker, heard(marker, host), kept)
+    assert (found.seal.holds, found.origin.match) == (False, "same")
+    assert found.seal.searched == "start"
+    assert "too short to look for a seal in it if it was cut" in found.words
+
+
 # Many parties
 
 
@@ -193,9 +204,10 @@ def test_all_of_many_parties_are_searched(marker: Watermarker) -> None:
     assert [one.grade for one in verdicts] == ["present"] * 24 + ["sealed"]
     assert {one.seal.searched for one in verdicts} == {"all"}
     assert all("not by this key" in one.words for one in verdicts[:-1])
-    assert {of for _, of in steps} == {25 * 256}
+    whole = 25 * (256 + trial.WEIGHING)
+    assert {of for _, of in steps} == {whole}
     assert [done for done, _ in steps] == sorted(done for done, _ in steps)
-    assert (len(steps) > 100, steps[-1]) == (True, (25 * 256, 25 * 256))
+    assert (len(steps) > 100, steps[-1]) == (True, (whole, whole))
     # The chance of a false answer is shared by all.
     alone = trial.judge(marker.card, heard(marker, cut), [ALICE], {})[0]
     assert verdicts[-1].seal.places == 25 * alone.seal.places

@@ -1,8 +1,7 @@
 """Recordings: read, write, resample. Knows no keys and no networks.
 
 Files go through soundfile, whole or in blocks. What libsndfile passes over in silence is refused or
-counted here: a file cut short, a length it only guesses, samples beyond full scale, an output half
-written.
+counted here: a file cut short, a guessed length, samples beyond full scale, an output half written.
 """
 
 import contextlib
@@ -19,7 +18,7 @@ import soundfile as sf
 
 from keybound import ffmpeg, formats, metadata, output, stages
 from keybound.errors import AudioError
-from keybound.formats import DOUBLES, PERCEPTUAL, READABLE, Like
+from keybound.formats import Like
 from keybound.headers import cut_short, head_of, promised_frames
 from keybound.metadata import Metadata
 from keybound.pcm import encodable
@@ -74,10 +73,10 @@ class Reader:
             undo.enter_context(self._open)
             self._aac = aac = ffmpeg.demuxer(head := head_of(self.path))
             self._file = file = self._open.enter_context(self._sound(head, aac))
-            if file.format not in READABLE:
+            if file.format not in formats.READABLE:
                 raise formats.unreadable(self.path, head, file.format)
             check_rate(file.samplerate)
-            self._promised = promised_frames(Path(file.name), file)
+            self._promised = promised_frames(Path(os.fsdecode(file.name)), file)
             self.sample_rate, self.channels = int(file.samplerate), int(file.channels)
             self.frames = self._promised if file.format == "W64" else int(file.frames)
             self.format = "M4A" if aac else str(file.format)
@@ -100,17 +99,17 @@ class Reader:
     @property
     def bitrate_bps(self) -> int | None:
         """Give the mean bit rate of a lossy file."""
-        if self.subtype not in PERCEPTUAL or not self.frames:
+        if self.subtype not in formats.PERCEPTUAL or not self.frames:
             return None
-        return int(self.path.stat().st_size * 8 * self.sample_rate / self.frames)
+        size = self.path.stat().st_size - sum(len(one.data) for one in self.metadata.pieces)
+        return int(size * 8 * self.sample_rate / self.frames)
 
     def blocks(self, frames: int = -1) -> Iterator[Samples]:
         """Yield (frames, channels) to the end, so many at a time, or all at once."""
-        dtype = "float64" if self.subtype in DOUBLES else "float32"
+        dtype = "float64" if self.subtype in formats.DOUBLES else "float32"
         heard = 0
         while True:
-            left = self.frames - heard
-            count = left if frames < 0 else min(frames, left)
+            count = min(self.frames - heard, frames if frames >= 0 else self.frames)
             try:
                 with silence():
                     block = self._file.read(count, dtype=dtype, always_2d=True)
@@ -135,9 +134,14 @@ class Reader:
             ffmpeg.decode(self.path, aac, path)
         try:
             with silence():
-                return sf.SoundFile(path)
+                return sf.SoundFile(sndfile_name(path))
         except (sf.SoundFileError, TypeError) as error:  # TypeError: .raw is taken at its word
             raise formats.unreadable(self.path, head) from error
+
+
+def sndfile_name(path: str | os.PathLike[str]) -> str | bytes:
+    """Return a path as soundfile takes it, which cannot encode a name that is not UTF-8."""
+    return os.fspath(path) if os.name == "nt" else os.fsencode(path)
 
 
 def read(path: str | os.PathLike[str]) -> Recording:
@@ -179,30 +183,27 @@ def writing(
     another known extension gets its own format at the nearest bit depth. The path is that of a part
     (`output.staged`): what fails leaves it half written.
     """
-    path = Path(path)
-    kind, subtype = formats.kind_of(path, like, frames, channels)
+    kind, subtype = formats.kind_of(path := Path(path), like, frames, channels)
     options = formats.encoder_options(subtype, like.sample_rate, channels, like.bitrate_bps)
     if subtype == "AAC":
         ffmpeg.find(path, "write")
-    with _replacing(path) as part:
+    with _writable(path) as part:
         sound = part.with_suffix(".wav") if subtype == "AAC" else part
-        endian = like.endian if kind == like.format else "FILE"
-        form = ("FLOAT", "FILE", "RF64") if subtype == "AAC" else (subtype, endian, kind)
-        try:
-            with sf.SoundFile(sound, "w", like.sample_rate, channels, *form, **options) as file:
-                writer = Writer(file, subtype)
-                yield writer
-            with silence():
-                there = sf.info(sound).frames
-            if there < writer.frames:  # Opus is silent when the disc is full
-                raise OSError("no room left")
-            if sound != part:
-                bitrate = max(64_000 * channels, like.bitrate_bps or 0)
-                ffmpeg.encode(sound, part, bitrate, metadata.chapters_of(like.metadata))
-            writer.not_carried = metadata.add(part, kind, writer.frames, like.metadata)
-        finally:
-            if sound != part:
-                sound.unlink(missing_ok=True)
+        form = (subtype, like.endian if kind == like.format else "FILE", kind)
+        form = ("FLOAT", "FILE", "RF64") if subtype == "AAC" else form
+        rate, name = like.sample_rate, sndfile_name(sound)
+        with sf.SoundFile(name, "w", rate, channels, *form, **options) as file:
+            writer = Writer(file, subtype)
+            yield writer
+        with silence():
+            there = sf.info(name).frames
+        if there < writer.frames:  # Opus is silent when the disc is full
+            raise OSError("no room left")
+        if sound != part:
+            bitrate = max(64_000 * channels, like.bitrate_bps or 0)
+            ffmpeg.encode(sound, part, bitrate, metadata.chapters_of(like.metadata))
+            sound.unlink()  # what fails goes with the stage
+        writer.not_carried = metadata.add(part, kind, writer.frames, like.metadata)
 
 
 def write(path: str | os.PathLike[str], samples: npt.ArrayLike, like: Like) -> int:
@@ -299,7 +300,7 @@ def _check_content(samples: npt.NDArray[Any], name: str) -> None:
 
 
 @contextlib.contextmanager
-def _replacing(part: Path) -> Iterator[Path]:
+def _writable(part: Path) -> Iterator[Path]:
     """Say in one line why a part cannot be written."""
     try:
         yield part

@@ -192,7 +192,7 @@ def detect(
         except (KeyBoundError, OSError) as error:
             failed += 1
             line = tell(error)
-            if as_json:
+            if as_json and len(paths) > 1:
                 emit({"path": path, "error": line}, "", as_json)
             continue
         marked += found.present

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from keybound import output
 from keybound.errors import AudioError
 
 
@@ -46,7 +47,12 @@ def encode(wav: Path, path: Path, bitrate_bps: int, chapters: bytes = b"") -> No
         form += ["-map_chapters", "1"]
     form += ["-c:a", "aac", "-b:a", str(bitrate_bps), "-f", "ipod", f"file:{path}"]
     what = "the recording cannot be encoded as aac"  # `path` is a name in between
-    _run(program, (*sources, *form), what, chapters)
+    try:
+        _run(program, (*sources, *form), what, chapters)
+    except AudioError as error:
+        if output.is_full(path.parent):
+            raise output.unwritable(path, error) from error
+        raise
 
 
 def find(path: Path, verb: str) -> str:

@@ -194,7 +194,7 @@ def unwritable(
     if isinstance(error, ValueError) and reason is None:
         reason = str(error)  # of a name that cannot be, such as one with a null byte
     hint = "check that the folder exists, may be written to and has room"
-    if number in FULL or (number is None and _is_full(Path(path).parent)):
+    if number in FULL or (number is None and is_full(Path(path).parent)):
         reason, hint = "no space left on the disk", "make room, or write to another disk"
     return kind(f"{path} cannot be written" + (f": {reason.lower()}" if reason else ""), hint=hint)
 
@@ -237,7 +237,8 @@ def _sync_folder(folder: Path) -> None:
         _sync(folder)
 
 
-def _is_full(folder: Path) -> bool:
+def is_full(folder: Path) -> bool:
+    """Say whether a disk has no room for a block more."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(bytes(PROBE_BYTES))

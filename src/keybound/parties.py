@@ -10,7 +10,7 @@ import click
 
 from keybound import codes
 from keybound.errors import KeyBoundError, KeyFileError
-from keybound.keys import Key
+from keybound.keys import KEYGEN_HINT, Key
 from keybound.registry import Party, Registry, default_path
 from keybound.terminal import as_json, emit, model, number, options, registry, say
 
@@ -177,6 +177,7 @@ def party_claim(one: Party, bits: int) -> Claim:
         )
     try:
         return Claim(one.name, one.key(), one.payload, one.rho, one.drawn)
-    except KeyFileError as error:  # a new key, the hint for others, would not help here
-        hint = "restore the key file, or remove the party"
+    except KeyFileError as error:
+        lost = error.hint in (None, KEYGEN_HINT)  # a new key would not help here
+        hint = "restore the key file, or remove the party" if lost else error.hint
         raise KeyFileError(f"party {one.name!r}: {error.message}", hint=hint) from error

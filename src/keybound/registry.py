@@ -27,7 +27,6 @@ from keybound.records import Entry, Stamped
 
 NAME_MAX = 100
 BUSY_S = 10.0
-MASK = ("position", "nonce")  # what a record says of the mask
 COLUMNS = "name, payload, bits, rho, key_file, fingerprint, created"
 PARTIES = f"SELECT {COLUMNS}, coalesce(next, 0) FROM party LEFT JOIN stream ON key = fingerprint"
 
@@ -133,7 +132,7 @@ class Registry:
             f"{party.payload:0{(party.bits + 3) // 4}x}",
             int(party.bits),
             int(party.rho),
-            _to_utf8(party.key_file),
+            _to_column(party.key_file),
             party.fingerprint,
             party.created.astimezone(UTC).isoformat(),
         )
@@ -229,11 +228,10 @@ class Registry:
 
     def masks(self, party: Party) -> Iterator[tuple[int, bytes]]:
         """Give the positions of such records whose mask is not the fixed one, with its nonce."""
-        at, nonce = (f"json_extract(CAST(data AS TEXT), '$.record.{n}')" for n in MASK)
-        query = f"SELECT {at}, {nonce} FROM record WHERE party = ? AND key = ?"
-        where = f"{query} AND {nonce} <> '' AND {at} IS NOT NULL"
+        own = f"party = ? AND key = ? AND {schema.POSITION} IS NOT NULL AND {schema.NONCE} <> ''"
+        query = f"SELECT {schema.POSITION}, {schema.NONCE} FROM record WHERE {own}"
         with self._refusals():
-            for position, text in self._connection.execute(where, [party.name, party.fingerprint]):
+            for position, text in self._connection.execute(query, [party.name, party.fingerprint]):
                 yield int(position), bytes.fromhex(text)
 
     def record(self, number: int) -> Entry:
@@ -261,7 +259,7 @@ class Registry:
                 payload=int(payload, 16),
                 bits=bits,
                 rho=rho,
-                key_file=Path(key_file),
+                key_file=Path(os.fsdecode(key_file)),
                 fingerprint=fingerprint,
                 created=datetime.fromisoformat(created),
                 drawn=drawn,
@@ -292,11 +290,10 @@ def _unknown(name: str) -> RegistryError:
     return RegistryError(f"no party is named {name!r}", hint="keybound party list shows them all")
 
 
-def _to_utf8(path: Path) -> str:
-    text = os.fspath(path)
+def _to_column(path: Path) -> str | bytes:
+    """Return a path as it is stored: as text, or as its bytes where they are not UTF-8."""
+    octets = os.fsencode(path)
     try:
-        text.encode()
-    except UnicodeEncodeError:
-        what = f"the path {text!r} is not UTF-8 text"
-        raise RegistryError(what, hint="rename the file") from None
-    return text
+        return octets.decode()
+    except UnicodeDecodeError:
+        return octets

@@ -66,6 +66,7 @@ CREATE TABLE pending (
 )
 """
 POSITION = "json_extract(CAST(data AS TEXT), '$.record.position')"  # of a record
+NONCE = "json_extract(CAST(data AS TEXT), '$.record.nonce')"  # of its mask, in hex digits
 SHA256 = "json_extract(CAST(data AS TEXT), '$.record.sha256')"  # of its file
 NEW = (PARTY, RECORD, FOUND_BY, STREAM, RESERVED, RESERVED_BY, PENDING)
 # What brings a registry to this version: 3 counted the positions of each party for itself.

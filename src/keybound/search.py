@@ -149,14 +149,20 @@ def at_start(hearing: Hearing, asks: Sequence[Ask], speed: float = 0.0) -> list[
 
 
 def at_record(
-    hearing: Hearing, ask: Ask, named: Sequence[tuple[int, float]], speed: float = 0.0
+    hearing: Hearing,
+    ask: Ask,
+    named: Sequence[tuple[int, float]],
+    speed: float = 0.0,
+    records: int = 1,
 ) -> Found:
     """Look where records say that a recording begins: a spot, and seconds from its start, each.
 
-    Whoever asks gives half of the chance to this and half to all places (`ask.share`).
+    They are the surest of so many `records`. Whoever asks gives half of the chance to these and
+    half to all places (`ask.share`).
     """
     best = Found()
-    count = _share(hearing, ask, speed) * len(named) * (2 * NEAR + 1) * len(seal.VIEWS)
+    count = _share(hearing, ask, speed) * max(records, len(named))
+    count *= (2 * NEAR + 1) * len(seal.VIEWS)
     for sound in hearing.sounds:
         run = Run(sound.channel, sound.tiles)
         for index, start_s in named:

@@ -25,7 +25,7 @@ def _pointer() -> tuple[ctypes.c_void_p, int] | None:
     try:
         library = ctypes.CDLL(None)
         library.fopen.restype = ctypes.c_void_p
-        stream = library.fopen(os.fsencode(os.devnull), b"w")
+        stream = library.fopen(os.fsencode(os.devnull), b"we")
         return (ctypes.c_void_p.in_dll(library, name), stream) if stream else None
     except (OSError, ValueError, AttributeError):
         return None

@@ -23,6 +23,7 @@ from keybound.search import Found
 from keybound.sounds import Hearing
 from keybound.verdict import GRADES, Evidence, Verdict, conclude, weigh
 
+WEIGHING = 50  # windows of a pattern that take as long as to look for the rolling codes of a party
 MOST_NAMED = 8  # records that a recording is taken to be, where it is that of several
 
 Begin = tuple[bytes, int, float]  # nonce and position of a roll, seconds of it before a recording
@@ -80,15 +81,28 @@ def judge(
     for i, case in enumerate(cases):
         if begins := _begins(case, compared[i]):
             named = [(case.spots.index((at, nonce)), start_s) for nonce, at, start_s in begins]
-            there = search.at_record(heard.seals, asks[i], named, options.speed)
+            there = search.at_record(
+                heard.seals, asks[i], named, options.speed, _count(compared[i])
+            )
+            before = seals[i].sealed.searched
             seals[i] = seals[i].or_better(there)
+            if not there.sealed.holds:
+                seals[i] = seals[i].with_searched(before)
+    rest = WEIGHING * tries if tries > 1 else 0  # of the work, in windows of a pattern
+    windows = 0
+
+    def search_progress(done: int, of: int) -> None:
+        nonlocal windows
+        windows = of
+        progress(done, of + rest)
+
     seals = search.everywhere(
-        heard.seals, asks, seals, options.reach_s, options.speed, progress=progress
+        heard.seals, asks, seals, options.reach_s, options.speed, search_progress
     )
-    evidence = [
-        _weigh(heard, case, seal, with_records, options)
-        for case, seal, with_records in zip(cases, seals, compared, strict=True)
-    ]
+    evidence = []
+    for case, seal, with_records in zip(cases, seals, compared, strict=True):
+        evidence.append(_weigh(heard, case, seal, with_records, options))
+        progress(windows + rest * len(evidence) // tries, windows + rest)
     chance = max(one.chance for one in evidence)  # parties may differ in rho
     return [conclude(found, one, card.bits, tries=tries, chance=chance) for one in evidence]
 
@@ -99,6 +113,11 @@ def _compare(heard: Heard, case: Case, among: int) -> Compared:
         return Compared([], searched=True)
     key = case.claim.key
     return origin.compare(heard.sketch, case.entries, key=key, tries=case.tries, among=among)
+
+
+def _count(compared: Compared | None) -> int:
+    """Return how many records of this audio there are, of which the surest are tried."""
+    return len(compared.same) if compared else 0
 
 
 def _begins(case: Case, compared: Compared | None) -> list[Begin]:
@@ -123,7 +142,7 @@ def _weigh(
     of them could use it on any host.
     """
     begins = _begins(case, compared)
-    roll = _roll(heard, case, seal, begins, options)
+    roll = _roll(heard, case, seal, begins, _count(compared), options)
     held = [(one, case.spots[one.spot]) for one in (seal, roll) if one.sealed.holds]
     placed = held[0][0].sealed if held else roll.sealed
     key = case.claim.key
@@ -177,7 +196,12 @@ def _nonces(
 
 
 def _roll(
-    heard: Heard, case: Case, seal: Found, begins: Sequence[Begin], options: Options
+    heard: Heard,
+    case: Case,
+    seal: Found,
+    begins: Sequence[Begin],
+    records: int,
+    options: Options,
 ) -> Found:
     """Look for a rolling code: where the seal is, else where records say, else at all spots."""
     spots = case.spots
@@ -188,7 +212,8 @@ def _roll(
     best = Found()
     if begins:
         named = [(at, nonce) for nonce, at, _ in begins]
-        found = find_rolls(heard.rolls, case.rolls(named), options.reach_s, case.share)
+        share = case.share * -(-records // len(named))
+        found = find_rolls(heard.rolls, case.rolls(named), options.reach_s, share)
         best = Found(replace(found.sealed, searched="record"), spots.index(named[found.spot]))
     if best.sealed.holds:
         return best

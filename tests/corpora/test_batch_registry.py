@@ -60,7 +60,7 @@ def test_a_batch_takes_positions_from_the_registry(run: Run) -> None:
     assert run(*one, "--party", "bob").json["position"] == 0
     sf.write("in/a/silence.wav", np.zeros(RATE), RATE)
     made = run(*MARKING, "--jobs", "1", "--json")
-    assert (made.code, made.json["recurring"]) == (1, 0)
+    assert (made.code, made.json["recurring"]) == (2, 0)
     rows = results()
     assert [row["position"] for row in rows] == [1, 2, None, 4, 5]  # what failed leaves 3 void
     assert [row["position_recurs"] for row in rows] == [False, False, None, False, False]
@@ -169,7 +169,7 @@ def test_with_the_registry_locked_rows_fail_and_a_later_run_does_them(
     with monkeypatch.context() as patch:
         patch.setattr(corpus, "_appear", locked)
         made = run(*MARKING, "--jobs", "1")
-    assert made.code == 1
+    assert made.code == 2
     assert made.err.count("is in use by another program (try again)") == 4
     assert [path for path in (home / "out").rglob("*") if path.is_file()] == []
     assert run(*MARKING, "--jobs", "1").code == 0

@@ -129,7 +129,7 @@ USAGE = {
     ("embed", "in", *WHOSE): "nothing says where the marked in/a/0.wav goes (--out FOLDER",
     ("embed", "in", "--out", "o"): "nothing says whose mark in/a/0.wav is about (--party NAME",
     ("embed", "in", "--out", "o", "--key", "alice.key"): "there is no payload for in/a/0.wav (",
-    ("embed", "in", "--out", "in", *WHOSE): "no recordings in in (",
+    ("embed", "in", "--out", "in", *WHOSE): "--out in is the corpus itself, or a folder",
     ("embed", "in", "--out", "o", "--key", "-", "--payload", "1"): "every process reads the key",
     ("embed", "in", "--out", "o", "--key", "env:NONE", "--payload", "1"): "'NONE' is not set (",
     ("detect", "in/a/0.wav"): "in/a/0.wav is a recording, not a manifest (",

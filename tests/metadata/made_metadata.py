@@ -204,4 +204,9 @@ HOSTS = {
     "a.flac": flac, "a.ogg": ogg, "a.opus": ogg, "a.mp3": mp3, "a.wav": riff, "a.aiff": aiff,
     "a.caf": caf, "a.w64": w64, "a.au": au,
 }  # fmt: skip
+KINDS = {
+    "a.flac": ("FLAC", "PCM_16"), "a.ogg": ("OGG", "VORBIS"), "a.opus": ("OGG", "OPUS"),
+    "a.mp3": ("MP3", None), "a.wav": ("WAV", "PCM_16"), "a.aiff": ("AIFF", "PCM_16"),
+    "a.caf": ("CAF", "PCM_16"), "a.w64": ("W64", "PCM_16"), "a.au": ("AU", "PCM_16"),
+}  # fmt: skip
 with_ffmpeg = pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="ffmpeg is absent")

@@ -1,6 +1,7 @@
 """All that a host says beside its sound is in what is written in the same format."""
 
-import shutil
+import dataclasses
+import subprocess
 from pathlib import Path
 
 import made_metadata as made
@@ -14,7 +15,8 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from keybound import audio, files
+from keybound import audio, files, metadata
+from keybound.errors import AudioError
 from keybound.keys import Key
 from keybound.metadata import Metadata
 from keybound.watermark import Watermarker
@@ -164,6 +166,15 @@ def test_w64_chunks(tmp_path):
     assert int.from_bytes(data[16:24], "little") == len(data)
 
 
+@pytest.mark.parametrize("name", ["a.mp3", "a.ogg", "a.opus"])
+def test_a_picture_is_no_bit_rate(tmp_path, name):
+    plain = made.sound(tmp_path / ("p" + name), *made.KINDS[name], frames=48_000)
+    rate = audio.read(plain).bitrate_bps
+    said = audio.read(made.HOSTS[name](tmp_path / ("h" + name))).metadata
+    metadata.add(plain, made.KINDS[name][0], 48_000, said)
+    assert audio.read(plain).bitrate_bps == pytest.approx(rate, rel=0.05)
+
+
 def test_au_annotation(tmp_path):
     output = carried(made.au(tmp_path / "a.au"))
     assert output.read_bytes()[24:40] == b"what was said\0\0\0"
@@ -186,10 +197,8 @@ def test_a_marked_file_says_what_its_host_says(
     assert said.metadata.meaning == again.metadata.meaning
 
 
-@pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="ffmpeg is absent")
+@made.with_ffmpeg
 def test_m4a_boxes_and_chapters(tmp_path):
-    import subprocess
-
     made.sound(tmp_path / "a.wav", "WAV", frames=48_000)
     chapters = ";FFMETADATA1\n[CHAPTER]\nTIMEBASE=1/1000\nSTART=0\nEND=1500\ntitle=one\n"
     chapters += "[CHAPTER]\nTIMEBASE=1/1000\nSTART=1500\nEND=3000\ntitle=zwei\n"
@@ -216,3 +225,19 @@ def test_m4a_boxes_and_chapters(tmp_path):
     audio.write(tmp_path / "c.m4a", samples, bare)
     first, second = (audio.read(tmp_path / name).samples for name in ("b.m4a", "c.m4a"))
     np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("name", made.HOSTS)
+def test_no_room_for_metadata_leaves_nothing(tmp_path, name):
+    resource = pytest.importorskip("resource")
+    read = audio.read(made.HOSTS[name](tmp_path / name))
+    audio.write(tmp_path / name, read.samples, dataclasses.replace(read, metadata=Metadata()))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    room = (tmp_path / name).stat().st_size + 8
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
+    try:
+        with pytest.raises(AudioError):
+            audio.write(tmp_path / ("b" + name), read.samples, read)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [path.name for path in tmp_path.iterdir()] == [name]

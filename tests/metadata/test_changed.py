@@ -133,6 +133,17 @@ def test_a_digest_of_the_hosts_samples_is_named(tmp_path):
     assert b"MD5 " not in output.read_bytes()
 
 
+def test_a_batch_names_what_it_cannot_carry(run, home, key, clip):
+    host = made.riff(home / "a.wav")
+    audio.write(host, clip, audio.read(host))
+    (home / "m.csv").write_text("path,out\na.wav,b.flac\na.wav,c.wav\n")
+    whose = ("--key", key, "--payload", "24301", "--results", "r.jsonl", "--jobs", "1")
+    assert run("batch", "embed", "m.csv", *whose).code == 0
+    rows = [json.loads(line) for line in (home / "r.jsonl").read_text().splitlines()]
+    assert rows[0]["not_carried"].startswith("PRIV, bext, iXML")
+    assert rows[1]["not_carried"] is None
+
+
 def test_embed_names_what_it_cannot_carry(run, home, key, clip):
     host = made.riff(home / "a.wav")
     audio.write(host, clip, audio.read(host))

@@ -17,6 +17,7 @@ from typing import Any
 
 from keybound import files, trial
 from keybound import output as outputs
+from keybound.audio import sndfile_name
 from keybound.claims import Options
 from keybound.corpora.journal import COLUMNS, Row, Stamp
 from keybound.errors import KeyBoundError, KeyFileError, KeyFileWarning, explain
@@ -267,7 +268,7 @@ def _seconds(path: str | os.PathLike[str]) -> float | None:
     import soundfile
 
     with contextlib.suppress(soundfile.SoundFileError), silence():
-        return float(soundfile.info(path).duration)
+        return float(soundfile.info(sndfile_name(path)).duration)
     return None
 
 

@@ -100,8 +100,11 @@ def read(data: bytes) -> Metadata:
     family = family_of(data[:4])
     layout, found = LAYOUTS[family], Collector()
     behind, said, tagged = False, Meaning(), Meaning()
-    for chunk in listed(data, layout):
+    for number, chunk in enumerate(listed(data, layout)):
         behind = behind or chunk.name == layout.sound
+        if number > 100 * LIMIT_PIECES or found.full:
+            found.lost.append("more chunks")
+            break
         name = _name_of(chunk.name)
         if chunk.name in layout.own:
             continue
@@ -113,8 +116,6 @@ def read(data: bytes) -> Metadata:
                 tagged |= id3.meaning_of(body)
             else:
                 said += _meaning(chunk.name, name, body, layout)
-        elif found.full:
-            break
     return Metadata(family, tuple(found.pieces), tagged | said, tuple(found.lost))
 
 

@@ -104,7 +104,7 @@ def _headers(data: bytes) -> Headers | None:
         if serial is None and not flags & _FIRST:  # all streams begin before any goes on
             return None
         taken += end - at
-        if taken > 2 * LIMIT_BYTES:
+        if taken > LIMIT_BYTES:
             return None
         if stream == serial:
             pages += 1
