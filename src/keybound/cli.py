@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keybound import checking, lab, ledger, parties
+from keybound import bench_verbs, checking, lab, ledger, parties
 from keybound.checking import as_plain
 from keybound.corpora import batch
 from keybound.errors import KeyBoundError, missing
@@ -264,7 +264,7 @@ cli.add_command(ledger.record)
 cli.add_command(lab.attack)
 cli.add_command(lab.train)
 cli.add_command(lab.export)
-cli.add_command(lab.bench)
+cli.add_command(bench_verbs.bench)
 
 
 def main() -> None:

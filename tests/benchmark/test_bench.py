@@ -1,5 +1,6 @@
 """`keybound bench`: rows, tables and a report from the command line, and CI's check of results."""
 
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -7,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from keybound import demo
-from keybound.benchmark import bench, nulls
-from keybound.benchmark.run import read_rows
-from keybound.benchmark.tables import check_tables
+from keybound.benchmark import peers
+from keybound.benchmark.measure import run
+from keybound.benchmark.measure.methods import keybound as own_method
+from keybound.benchmark.measure.plan import Plan
+from keybound.benchmark.measure.rows import read_rows
+from keybound.benchmark.report.tables import check_tables
 from keybound.cli import main
 from keybound.engine import SHIPPED
 from keybound.errors import KeyBoundError
@@ -109,32 +113,28 @@ def test_unknown_suites_methods_and_missing_rows_are_refused(tmp_path, keybound)
     assert (status, said.count("\n")) == (2, 1)
 
 
-def test_security_rows_come_once(tmp_path):
+def test_security_rows_come_once(tmp_path, keybound):
     path = tmp_path / "rows.jsonl"
-    how = {"method": "keybound", "model": None, "seconds": 1.0, "clips": 2, "seed": 0}
-    for wanted in (True, False):
-        made = bench.measure(
-            ["security"], DATA, path, **how, workers=1, progress=lambda _: lambda *_: None
-        )
-        assert bool(made) is wanted
+    words = ("bench", "run", "security", "--speech", str(DATA), "--rows", str(path), "--clips", "2")
+    for workers, wanted in (("2", False), ("1", True)):
+        status, _, said = keybound(*words, "--workers", workers)
+        assert (status, "wrote 0 rows" in said) == (0, wanted)
     kinds = {row["suite"] for row in read_rows(path)}
     assert {"keys", "transplant", "re-embed", "average", "known-payload", "carrier"} <= kinds
 
 
 def test_other_weights_are_another_method_and_studies_bear_no_seal():
-    of_study, of_folder = (bench.chosen(m, str(SHIPPED))() for m in ("bits/8", "keybound"))
+    of_study, of_folder = (peers.chosen(m, str(SHIPPED))() for m in ("bits/8", "keybound"))
     assert (of_study.name, of_study.version) == ("bits/8", of_folder.version.removesuffix("+seal"))
     assert of_folder.name == f"keybound/{SHIPPED.name}"
     assert of_folder.version.endswith("+seal")
     for name, model in (("perth", str(SHIPPED)), ("bits/8", None)):
         with pytest.raises(KeyBoundError):
-            bench.chosen(name, model)
+            peers.chosen(name, model)
 
 
-def test_null_rows_of_made_sounds():
-    from keybound.benchmark.methods import keybound
-
-    rows = list(nulls.measure(keybound(), made_minutes=0.1))
+def test_negatives_of_made_sounds():
+    rows = list(run.collect(Plan(own_method, (), ("null",), made_minutes=0.1), workers=1))
     assert {"silence", "tones", "music"} <= {row["source"] for row in rows}
     assert all(0 <= score <= 1 for row in rows for score in row["scores"])
 
@@ -166,12 +166,13 @@ def test_the_tables_in_results_are_what_the_rows_give(tmp_path):
 
 
 def test_bench_remove_trains_and_measures_removers(tmp_path, keybound, monkeypatch):
-    removers = pytest.importorskip("keybound.benchmark.removers")
+    removers = pytest.importorskip("keybound.benchmark.measure.removers")
     pytest.importorskip("torch", reason="torch is not installed")
     monkeypatch.setattr(removers, "KINDS", {"gains": removers.KINDS["gains"]})
     monkeypatch.setattr(removers, "WIDTH", 8)
     rows, networks = tmp_path / "rows.jsonl", tmp_path / "networks"
     words = ("bench", "remove", str(networks), "--speech", str(DATA), "--rows", str(rows))
+    words += ("--workers", "1")
     assert keybound(*words)[0] == 2  # nothing there yet
     assert keybound(*words, "--train", str(DEMO), "--device", "nowhere")[0] == 2
     networks.mkdir()
@@ -180,9 +181,42 @@ def test_bench_remove_trains_and_measures_removers(tmp_path, keybound, monkeypat
     (networks / "gains-1.safetensors").unlink()
     assert keybound(*words, "--train", str(DATA))[0] == 2  # all too short
     assert keybound(*words, "--train", str(DEMO), "--minutes", "0.001")[0] == 0
-    found = read_rows(rows)
+    facts, *found = read_rows(rows)
+    assert facts["suite"] == "method"
     assert {(r["suite"], r["network"]) for r in found} == {("remover", "gains")}
     assert all(r["errors"] == 0 for r in found)  # a remover that has learnt nothing removes nothing
     assert {r["method"] for r in found} == {"keybound"}
     assert keybound(*words, "--method", "study", "--model", str(WEIGHTS))[0] == 0
     assert {r["method"] for r in read_rows(rows)} == {"keybound", "study"}
+
+
+def test_lengths_and_false_alarms_are_printed_alike_by_one_process_or_two(keybound):
+    words = ("--speech", str(DATA), "--attack", "clean", "--attack", "gain", "--seconds", "1")
+    for verb, more in (("lengths", ("--most", "2")), ("false-alarms", ())):
+        alone, both = (
+            keybound("bench", verb, *words, *more, "--workers", workers) for workers in "12"
+        )
+        assert alone[0] == both[0] == 0
+        assert sorted(alone[1].splitlines()) == sorted(both[1].splitlines())
+        assert "gain" in alone[1]
+
+
+def test_speed_is_printed_and_appended_where_asked(tmp_path, keybound):
+    words = ("bench", "speed", "--seconds", "1", "--turns", "1", "--method", "keybound")
+    status, text, _ = keybound(*words)
+    assert (status, text.split()[-1]) == (0, "trained")
+    path = tmp_path / "rows.jsonl"
+    status, text, _ = keybound(*words, "--json", "--rows", str(path))
+    assert [json.loads(line) for line in text.splitlines()] == read_rows(path)
+    assert [row["verb"] for row in read_rows(path)] == ["embed", "detect"]
+
+
+def test_a_card_is_calibrated_again(tmp_path, keybound):
+    shutil.copytree(SHIPPED, tmp_path, dirs_exist_ok=True)
+    facts = json.loads((tmp_path / "card.json").read_text())
+    del facts["evidence"]
+    (tmp_path / "card.json").write_text(json.dumps(facts))
+    words = ("bench", "calibrate", str(tmp_path), "--valid", str(DATA), "--evidence")
+    status, text, _ = keybound(*words, "--attack", "clean", "--attack", "gain")
+    assert status == 0
+    assert json.loads((tmp_path / "card.json").read_text())["evidence"] == json.loads(text)

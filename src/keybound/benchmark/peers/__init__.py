@@ -16,12 +16,13 @@ How each scores presence, and whether the score comes from decoding:
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
-from keybound.benchmark.methods import Method, keybound
+from keybound.benchmark.measure.methods import Method, keybound
 from keybound.benchmark.peers import audioseal, perth, silentcipher, timbre, wavmark
 from keybound.errors import KeyBoundError
 
-__all__ = ["METHODS", "available"]
+__all__ = ["METHODS", "available", "chosen"]
 
 PEERS = {
     "audioseal": audioseal,
@@ -38,7 +39,7 @@ METHODS = OWN | {name: peer.make for name, peer in PEERS.items()}
 
 
 def available(name: str, *, trained: bool = True) -> str | None:
-    """Say why a method cannot run here ("weights absent"); None when it can.
+    """Return why a method cannot run here ("weights absent"); None when it can.
 
     `trained=False` asks for its networks with random weights. Nothing is imported or loaded.
     """
@@ -52,3 +53,24 @@ def available(name: str, *, trained: bool = True) -> str | None:
     except KeyBoundError as error:
         return error.message.partition(": ")[2] or error.message
     return None
+
+
+def chosen(method: str, model: str | None, *, rolling: bool = False) -> Callable[[], Method]:
+    """Return what makes a known method, or KeyBound with other weights as a method of its own.
+
+    Under one name the newest rows would hide the others. A name that is given, such as
+    `ablation/no-anchor` or `paper`, is that of a study of the learned layer: no seal then.
+    """
+    if rolling:
+        name = "keybound-rolling" + (f"/{Path(model).name}" if model else "")
+        return partial(keybound, Path(model) if model else None, name, rolling=True)
+    if model and method == "keybound":
+        return partial(keybound, Path(model), f"keybound/{Path(model).name}")
+    if model and method not in METHODS:
+        return partial(keybound, Path(model), method, seal=False)
+    if model:
+        raise KeyBoundError(f"{method} has no other weights", hint="--model is for keybound")
+    if (why := available(method)) is not None:
+        raise KeyBoundError(f"{method} cannot run here: {why}")
+    made: Callable[[], Method] = METHODS[method]
+    return made

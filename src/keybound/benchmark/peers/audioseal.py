@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from keybound.attacks.packages import package
-from keybound.benchmark.methods import Method, Reading
+from keybound.benchmark.measure.methods import Method, Reading
+from keybound.benchmark.measure.protocol import Clip, Secret
 from keybound.benchmark.peers.keyless import array, bits_of, find, keyless, quiet, same_chance, tag
-from keybound.benchmark.protocol import Clip, Secret
 from keybound.errors import ModelError
 
 RATE, BITS = 16000, 16
@@ -23,7 +23,7 @@ FILES = ("generator_base.pth", "detector_base.pth")
 def make(
     generator: Path | None = None, detector: Path | None = None, *, trained: bool = True
 ) -> Method:
-    """Give AudioSeal with the checkpoints of these paths, or those that `needs` finds.
+    """Return AudioSeal with the checkpoints of these paths, or those that `needs` finds.
 
     Presence is the mean over samples of its probability of a mark: the verdict of its package,
     the share of samples above one half, has too many ties for a threshold.
@@ -50,16 +50,8 @@ def make(
         # (1, 2, samples), the second for a mark; (1, bits)
         return Reading(float(chances[0, 1].mean()), array(torch.logit(message, eps=1e-6)))
 
-    return keyless(
-        "audioseal",
-        rate=RATE,
-        bits=BITS,
-        seconds=1.0,
-        threshold=0.5,
-        embed=embed,
-        read=read,
-        version=tag(version("audioseal"), files),
-    )
+    stamp = tag(version("audioseal"), files)
+    return keyless("audioseal", stamp, embed, read, rate=RATE, bits=BITS, threshold=0.5)
 
 
 def needs(*, trained: bool = True) -> list[Path]:

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from keybound.attacks.packages import CACHE, weights
-from keybound.benchmark.methods import Method, Reading, plain
-from keybound.benchmark.protocol import Clip, Secret
+from keybound.benchmark.measure.methods import Method, Reading, plain
+from keybound.benchmark.measure.protocol import Clip, Secret
 from keybound.errors import ModelError
 from keybound.keys import Key
 
@@ -23,16 +23,16 @@ HUB = CACHE / "huggingface" / "hub"
 
 def keyless(
     name: str,
+    version: str,
+    embed: Callable[[Clip, Secret], Clip],
+    read: Callable[[Clip], Reading],
     *,
     rate: int,
     bits: int,
-    seconds: float,
-    threshold: float | None,
-    embed: Callable[[Clip, Secret], Clip],
-    read: Callable[[Clip], Reading],
-    version: str,
+    seconds: float = 1.0,
+    threshold: float | None = None,
 ) -> Method:
-    """Give a method whose payload anyone reads."""
+    """Return a method whose payload anyone reads."""
 
     def nothing(reading: Reading, key: Key | None) -> int:  # noqa: ARG001
         return 0
@@ -53,7 +53,7 @@ def keyless(
 
 
 def tolerance(bits: int) -> int:
-    """Give the most wrong bits at which a random payload passes no oftener than with 2 of 16.
+    """Return the most wrong bits at which a random payload passes no oftener than with 2 of 16.
 
     That is 2.1e-3 for 2 of 16; so 0 of Timbre's 10 (9.8e-4), 10 of SilentCipher's 40 (1.1e-3).
     """
@@ -70,7 +70,7 @@ def bits_of(payload: int, bits: int) -> npt.NDArray[np.uint8]:
 
 
 def find(peer: str, folder: Path | None, usual: Iterable[Path], files: Sequence[str]) -> list[Path]:
-    """Give the files of a folder, of the one its variable names, or of a usual one."""
+    """Return the files of a folder, of the one its variable names, or of a usual one."""
     if folder is None:
         folder = weights(peer, f"KEYBOUND_{peer.upper()}", usual, *files)
     paths = [folder / file for file in files]
@@ -107,6 +107,6 @@ def same_chance() -> Iterator[None]:
 
 
 def array(tensor: Any) -> npt.NDArray[np.float32]:
-    """Give a tensor of one clip or one message as a row."""
+    """Return a tensor of one clip or one message as a row."""
     row: npt.NDArray[np.float32] = tensor.numpy().reshape(-1)
     return row

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from keybound.attacks.packages import package
-from keybound.benchmark.methods import Method, Reading
+from keybound.benchmark.measure.methods import Method, Reading
+from keybound.benchmark.measure.protocol import Clip, Secret
 from keybound.benchmark.peers import stand_ins
 from keybound.benchmark.peers.keyless import keyless, quiet
-from keybound.benchmark.protocol import Clip, Secret
 from keybound.errors import ModelError
 
 RATE = 16000
@@ -23,7 +23,7 @@ NO_BITS = np.zeros(0, np.float32)
 
 
 def make() -> Method:
-    """Give Perth: presence is its confidence in a mark, from 0 to 1, which its package rounds."""
+    """Return Perth: presence is its confidence in a mark, from 0 to 1, which its package rounds."""
     import torch
 
     needs()
@@ -43,16 +43,8 @@ def make() -> Method:
             confidence = float(perth.get_watermark(clip, sample_rate=RATE, round=False))
         return Reading(float(np.nan_to_num(confidence)), NO_BITS)  # nan: no frame is loud enough
 
-    return keyless(
-        "perth",
-        rate=RATE,
-        bits=0,
-        seconds=1.0,
-        threshold=0.5,
-        embed=embed,
-        read=read,
-        version=version("resemble-perth"),
-    )
+    stamp = version("resemble-perth")
+    return keyless("perth", stamp, embed, read, rate=RATE, bits=0, threshold=0.5)
 
 
 def needs(*, trained: bool = True) -> Path:

@@ -13,36 +13,25 @@ from typing import Any
 import numpy as np
 
 from keybound.attacks.packages import package
-from keybound.benchmark.methods import Method, Reading
+from keybound.benchmark.measure.methods import Method, Reading
+from keybound.benchmark.measure.protocol import Clip, Secret
 from keybound.benchmark.peers import stand_ins
 from keybound.benchmark.peers.keyless import HUB, find, keyless, quiet, same_chance, tag
-from keybound.benchmark.protocol import Clip, Secret
 from keybound.errors import ModelError
 
 RATE, BITS = 44100, 40
 FILES = ("hparams.yaml", "enc_c.ckpt", "dec_c.ckpt", "dec_m_0.ckpt")
 SETTINGS = {  # hparams.yaml of the released model, for random weights
-    "model_type": "silentcipher",
-    "SR": RATE,
-    "N_FFT": 4096,
-    "HOP_LENGTH": 2048,
-    "message_band_size": 1024,
-    "message_dim": 5,
-    "message_len": 21,
-    "message_sdr": 47,
-    "n_messages": 1,
-    "enc_n_layers": 3,
-    "dec_c_n_layers": 4,
-    "ensure_negative_message": True,
-    "ensure_constrained_message": False,
-    "frame_level_normalization": False,
-    "utterance_level_normalization": True,
-    "no_normalization": False,
-}
+    "model_type": "silentcipher", "SR": RATE, "N_FFT": 4096, "HOP_LENGTH": 2048,
+    "message_band_size": 1024, "message_dim": 5, "message_len": 21, "message_sdr": 47,
+    "n_messages": 1, "enc_n_layers": 3, "dec_c_n_layers": 4, "ensure_negative_message": True,
+    "ensure_constrained_message": False, "frame_level_normalization": False,
+    "utterance_level_normalization": True, "no_normalization": False,
+}  # fmt: skip
 
 
 def make(folder: Path | None = None, *, trained: bool = True) -> Method:
-    """Give SilentCipher: presence is the confidence of its decoder, 0 where it finds no message.
+    """Return SilentCipher: presence is the confidence of its decoder, 0 where it finds no message.
 
     That is the share of symbols that agree with the commonest at their place in the message, so
     it says nothing below two repetitions: clips have 2 s. It looks at one phase of its frames, as
@@ -70,16 +59,8 @@ def make(folder: Path | None = None, *, trained: bool = True) -> Method:
         bits = np.unpackbits(np.array(found["messages"][0], np.uint8))
         return Reading(float(found["confidences"][0]), bits.astype(np.float32) - 0.5)
 
-    return keyless(
-        "silentcipher",
-        rate=RATE,
-        bits=BITS,
-        seconds=2.0,
-        threshold=None,
-        embed=embed,
-        read=read,
-        version=tag(version("silentcipher"), files),
-    )
+    stamp = tag(version("silentcipher"), files)
+    return keyless("silentcipher", stamp, embed, read, rate=RATE, bits=BITS, seconds=2.0)
 
 
 def needs(folder: Path | None = None, *, trained: bool = True) -> list[Path]:

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from keybound.attacks.packages import package, weights
-from keybound.benchmark.methods import Method, Reading
+from keybound.benchmark.measure.methods import Method, Reading
+from keybound.benchmark.measure.protocol import Clip, Secret
 from keybound.benchmark.peers import stand_ins
 from keybound.benchmark.peers.keyless import array, bits_of, keyless, quiet, same_chance, tag
-from keybound.benchmark.protocol import Clip, Secret
 from keybound.errors import ModelError
 
 RATE, BITS = 22050, 10
@@ -26,7 +26,7 @@ OWN_NAMES = ("model", "distortions")  # of the checkout: too common to stay impo
 
 
 def make(folder: Path | None = None, *, trained: bool = True) -> Method:
-    """Give Timbre: presence is the mean size of its outputs, each counted up to 1.
+    """Return Timbre: presence is the mean size of its outputs, each counted up to 1.
 
     They are trained to be 1 or -1, and a decoder is all there is. The paper's score for it is
     derived from decoding too, but with the payload known: its DA is the share of clips whose ten
@@ -54,16 +54,7 @@ def make(folder: Path | None = None, *, trained: bool = True) -> Method:
             logits = array(decoder.test_forward(torch.from_numpy(clip)[None, None]))
         return Reading(float(np.minimum(np.abs(logits), 1).mean()), logits)
 
-    return keyless(
-        "timbre",
-        rate=RATE,
-        bits=BITS,
-        seconds=1.0,
-        threshold=None,
-        embed=embed,
-        read=read,
-        version=tag("checkout", files[1:]),
-    )
+    return keyless("timbre", tag("checkout", files[1:]), embed, read, rate=RATE, bits=BITS)
 
 
 def needs(folder: Path | None = None, *, trained: bool = True) -> list[Path]:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from keybound.attacks.packages import package
-from keybound.benchmark.methods import Method, Reading
+from keybound.benchmark.measure.methods import Method, Reading
+from keybound.benchmark.measure.protocol import Clip, Secret
 from keybound.benchmark.peers import stand_ins
 from keybound.benchmark.peers.keyless import HUB, bits_of, find, keyless, quiet, same_chance, tag
-from keybound.benchmark.protocol import Clip, Secret
 
 RATE, BITS = 16000, 16
 WINDOW = 16000  # samples
@@ -24,7 +24,7 @@ FILE = "step59000_snr39.99_pesq4.35_BERP_none0.30_mean1.81_std1.81.model.pkl"
 
 
 def make(folder: Path | None = None, *, trained: bool = True) -> Method:
-    """Give WavMark: presence is the share of its pattern that the best place of a clip shows.
+    """Return WavMark: presence is the share of its pattern that the best place of a clip shows.
 
     Its own decoder wants all of the pattern: that is its threshold, 1, and how the paper detects.
     The payload is read, as it does, from the places that show all of it; where none does, its
@@ -61,16 +61,8 @@ def make(folder: Path | None = None, *, trained: bool = True) -> Method:
         votes = whole.mean(axis=0) - 0.5 + 1e-3 if len(whole) else np.zeros(BITS)  # a draw is a one
         return Reading(float(shown.max(initial=0)), votes.astype(np.float32))
 
-    return keyless(
-        "wavmark",
-        rate=RATE,
-        bits=BITS,
-        seconds=1.1,
-        threshold=1.0,
-        embed=embed,
-        read=read,
-        version=tag(version("wavmark"), files),
-    )
+    facts: Any = {"rate": RATE, "bits": BITS, "seconds": 1.1, "threshold": 1.0}
+    return keyless("wavmark", tag(version("wavmark"), files), embed, read, **facts)
 
 
 def needs(folder: Path | None = None, *, trained: bool = True) -> list[Path]:

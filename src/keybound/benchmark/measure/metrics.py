@@ -1,0 +1,135 @@
+"""Measures of audio and of rates. Each takes plain arrays and gives plain numbers.
+
+A measure that cannot score a clip gives None, so that means can leave it out and count it.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.signal
+import scipy.stats
+
+from keybound import audio
+from keybound.benchmark.measure.protocol import Clip
+
+PESQ_RATE = 16000
+
+
+def snr_db(host: Clip, marked: Clip) -> float | None:
+    """Return the ratio of the host to what was added to it."""
+    if not np.any(host) or np.array_equal(host, marked):
+        return None
+    x, y = host.astype(np.float64), marked.astype(np.float64)
+    return float(10 * np.log10(np.sum(x**2) / np.sum((y - x) ** 2)))
+
+
+def si_snr_db(host: Clip, heard: Clip) -> float | None:
+    """Return the scale-invariant ratio of what is left of the host to the rest."""
+    x, y = host.astype(np.float64), heard.astype(np.float64)
+    x, y = x - x.mean(), y - y.mean()
+    if not x.any() or not y.any():
+        return None
+    kept = x * (x @ y) / (x @ x)
+    rest = np.sum((y - kept) ** 2)
+    return float(10 * np.log10(np.sum(kept**2) / rest)) if rest > 0 else None
+
+
+def aligned(host: Clip, heard: Clip, most: int = 800) -> tuple[Clip, int]:
+    """Shift by the integer lag, up to `most` samples, at which both agree best."""
+    both = scipy.signal.correlate(heard, host, mode="full", method="fft")
+    lags = scipy.signal.correlation_lags(len(heard), len(host))
+    near = np.abs(lags) <= most
+    lag = int(lags[near][np.argmax(np.abs(both[near]))])
+    moved = np.roll(heard, -lag)
+    if lag > 0:
+        moved[-lag:] = 0
+    elif lag < 0:
+        moved[:-lag] = 0
+    return moved, lag
+
+
+def pesq(host: Clip, heard: Clip, rate: int) -> float | None:
+    """Return wideband PESQ."""
+    import pesq as package
+
+    if not host.any() or not heard.any():
+        return None
+    pair = [audio.resample(v, rate, PESQ_RATE).astype(np.float32) for v in (host, heard)]
+    try:
+        return float(package.pesq(PESQ_RATE, *pair, "wb"))
+    except package.PesqError:  # no utterance found: a clip of pauses
+        return None
+
+
+def stoi(host: Clip, heard: Clip, rate: int) -> float | None:
+    """Return short-time intelligibility."""
+    import pystoi
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it warns of what the return value says too
+        value = float(pystoi.stoi(host, heard, rate))
+    return value if value > 1e-4 else None  # 1e-5 is how pystoi says that it cannot
+
+
+def visqol(host: Clip, heard: Clip, rate: int) -> float | None:
+    """Return ViSQOL in speech mode with its lattice, under which a perfect second has 4.48."""
+    pair = [audio.resample(v, rate, 16000).astype(np.float64) for v in (host, heard)]
+    if not np.any(pair[0]) or not np.any(pair[1]):
+        return None
+    return float(_visqol_judge().measure_from_arrays(*pair, 16000).moslqo)
+
+
+@cache
+def _visqol_judge() -> Any:
+    from visqol import VisqolApi
+
+    judge = VisqolApi()
+    judge.create(mode="speech")
+    return judge
+
+
+def dnsmos(heard: Clip, rate: int) -> float:
+    """Return DNSMOS's overall opinion of speech without a reference, repeated to its 9 seconds."""
+    sound = audio.resample(heard, rate, 16000).astype(np.float32)
+    sound = np.resize(sound, 144160)[None]
+    _, _, overall = _dnsmos_session().run(None, {"input_1": sound})[0][0]
+    return float(np.polyval([-0.06766283, 1.11546468, 0.04602535], overall))
+
+
+@cache
+def _dnsmos_session() -> Any:
+    import onnxruntime
+    import speechmos
+
+    weights = Path(speechmos.__path__[0]) / "dnsmos_models" / "sig_bak_ovr.onnx"
+    return onnxruntime.InferenceSession(weights, providers=["CPUExecutionProvider"])
+
+
+def interval(hits: int, trials: int, level: float = 0.95) -> tuple[float, float]:
+    """Return the Clopper–Pearson interval of a rate."""
+    found = scipy.stats.binomtest(hits, trials).proportion_ci(level, method="exact")
+    return float(found.low), float(found.high)
+
+
+def bootstrap(
+    values: Sequence[float], resamples: int = 2000, level: float = 0.95
+) -> tuple[float, float]:
+    """Return the percentile interval of a mean over resampled clips, the same on every run."""
+    array = np.asarray(values, np.float64)
+    rng = np.random.default_rng(0)
+    means = array[rng.integers(len(array), size=(resamples, len(array)))].mean(axis=1)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def threshold_at(scores: Sequence[float], rate: float) -> float:
+    """Return the lowest threshold that at most this share of unmarked scores reaches."""
+    ordered = np.sort(np.asarray(scores, np.float64))[::-1]
+    return float(np.nextafter(ordered[int(rate * len(ordered))], np.inf))
+
+
+Measure = Callable[[Clip, Clip, int], float | None]

@@ -1,0 +1,229 @@
+"""Sealed evidence of one recording: after attacks and removers, under wrong keys, forged, averaged.
+
+Recordings of one speaker are joined and cut; each piece has a key and a position of its own.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.ndimage
+
+from keybound import fingerprint, likeness
+from keybound.benchmark.measure import metrics, removal
+from keybound.benchmark.measure.plan import OWN_KEYS, Case, Plan, Suite, each, each_attack, one_row
+from keybound.benchmark.measure.protocol import Clip, Secret
+from keybound.benchmark.measure.rows import Row
+from keybound.benchmark.measure.security import FLOOR, move_gains, stft
+from keybound.evidence import Detection
+from keybound.keys import Key
+from keybound.origin import Origin
+from keybound.search import Places
+from keybound.verdict import Verdict
+from keybound.watermark import Watermarker
+
+SHORT_S, USUAL_S = 3.0, 10.0
+SOURCES = ("unmarked", "sealed by others", "attacked")
+P_LEVELS = tuple(10.0**-n for n in range(1, 7))  # under which the p of wrong keys is counted
+COPIES = 5
+COPYINGS = ("gain-field", "residual", "residual-levelled")
+COLLUSIONS = ("copies", "mixture", "estimate", "reused")
+AROUND = (15, 15)  # bins and frames, half a kilohertz and an eighth of a second
+MEASURES = (metrics.pesq, metrics.stoi, metrics.visqol)
+MOST_DB = 3.0  # that a colluder takes for a seal
+
+
+def marker_of(case: Case) -> Watermarker:
+    """Return KeyBound itself."""
+    assert case.method.marker is not None
+    return case.method.marker
+
+
+@lru_cache(maxsize=1)
+def record_of(case: Case) -> fingerprint.Fingerprint:
+    """Return the fingerprint that the party keeps of what it marked."""
+    return fingerprint.take(fingerprint.hear(case.marked))
+
+
+def judge(case: Case, heard: Clip, secret: Secret, *, search: bool = True) -> Row:
+    """Return a row's evidence: at the secret's position, and searched for in the usual ones."""
+    marker = marker_of(case)
+    found = marker.detect(heard, case.method.rate, levels=True)
+    whose: Any = {"key": secret.key, "payload": secret.payload}
+    known = marker.judge(found, **whose, places=Places((secret.position,)))
+    row: Row = {"presence": known.presence, "errors": known.distance, "bits": known.bits}
+    row |= {"verified": known.rule_holds} | told(case, known, found)
+    if search:
+        wide = marker.judge(found, **whose, places=Places())
+        row |= {f"{name}_256": value for name, value in told(case, wide, found).items()}
+    return row
+
+
+def told(case: Case, verdict: Verdict, found: Detection) -> Row:
+    """Return whether a verdict is sealed evidence, and by what; a rolling code has a record."""
+    seal, sealed = verdict.seal, verdict.seal.holds
+    if case.method.rolling:
+        assert found.levels is not None
+        same = likeness.match(record_of(case), found.levels).decision
+        sealed = replace(verdict, origin=Origin(same)).grade == "sealed"
+        seal = seal if seal.holds else verdict.roll
+    row: Row = {"holds": sealed, "z": seal.z, "log10_p": math.log10(max(seal.p, 1e-300))}
+    return row | {"layer": "pattern" if seal is verdict.seal else "code"}
+
+
+def attacked(case: Case, face: Row) -> Row:
+    """Attack the marked recording and look for its seal."""
+    return judge(case, case.attacked(face["attack"]), case.secret)
+
+
+def removed(case: Case, face: Row) -> Row:
+    """Return the marked recording to a trained remover."""
+    heard = removal.removed(case, face)
+    pesq = metrics.pesq(case.host, heard, case.method.rate)
+    return judge(case, heard, case.secret) | {"pesq": pesq}
+
+
+def one_source(plan: Plan, index: int) -> list[Row]:
+    """Return the name of the row of wrong keys: the sources take turns, and so do the attacks."""
+    turn, which = divmod(index, len(SOURCES))
+    hits = [name for name in plan.attacks if name != "clean"]
+    name = hits[turn % len(hits)] if SOURCES[which] == "attacked" and hits else "clean"
+    return [{"source": SOURCES[which], "attack": name}]
+
+
+def wrong_keys(case: Case, face: Row) -> Row:
+    """Try wrong keys, at the position that the right one has; count how low p comes.
+
+    The recording is heard once. What the keys are tried on is unmarked, sealed by somebody else, or
+    one of both under an attack.
+    """
+    heard = case.marked
+    if face["source"] == SOURCES[0] or (face["source"] == SOURCES[2] and case.index % 2):
+        heard = case.host
+    heard = case.attacked(face["attack"], heard)
+    marker = marker_of(case)
+    found = marker.detect(heard, case.method.rate, levels=True)
+    rng = case.chance("wrong keys")
+    where, payload = Places((case.secret.position,)), case.secret.payload
+    wrong = (Key(rng.bytes(32)) for _ in range(case.plan.wrong_keys))
+    p = np.array([marker.judge(found, key=k, payload=payload, places=where).seal.p for k in wrong])
+    below = [int(np.sum(p < level)) for level in P_LEVELS]
+    return {"keys": len(p), "below": below, "least_log10_p": math.log10(max(p.min(), 1e-300))}
+
+
+def forged(case: Case, face: Row) -> Row:
+    """Forge from one marked recording: its code on another host, sealed by the forger's own key.
+
+    The public detector reads the code. With a `known-payload` that gives the mask, and so the code
+    of any other payload; a `replay` keeps the payload. A rolling code is read and written second by
+    second, at the position that it came from.
+    """
+    method, rate = case.method, case.method.rate
+    rng = case.chance("forgery")
+    chosen, own = int.from_bytes(rng.bytes(32)) >> (256 - method.bits), Key(rng.bytes(32))
+    payload = case.secret.payload if face["attack"] == "replay" else chosen
+    size = rate if method.rolling else len(case.marked)
+    starts = range(0, len(case.marked), size)
+    readings = [method.read(case.marked[start : start + size]) for start in starts]
+    own_mask = method.decode(readings[0], own) ^ method.decode(readings[0], None)
+    change = case.secret.payload ^ payload ^ own_mask
+    forgery = np.empty_like(case.other)
+    for start, reading in zip(starts, readings, strict=True):
+        how: Any = {"key": own, "payload": method.decode(reading, None) ^ change}
+        made = marker_of(case).mark(case.other, rate, **how, position=case.secret.position)
+        forgery[start:] = made.samples[start:]
+    return judge(case, forgery, Secret(case.secret.key, payload, case.secret.position))
+
+
+def copied(case: Case, face: Row) -> Row:
+    """Copy a mark and its seal to the next recording, as who has the clean host can.
+
+    The gains are laid on the other's spectrum, or the residual is added as it is, or as loud
+    beside the other as it was. The record's fingerprint says whether this is the recording it
+    was taken of; the seal alone may well hold.
+    """
+    other, change = case.other, case.marked - case.host
+    if face["attack"] == "gain-field":
+        moved = move_gains(case.host, case.marked, other)
+    else:
+        louder = float(np.std(other) / (np.std(case.host) + FLOOR))
+        moved = other + (louder if face["attack"] == "residual-levelled" else 1.0) * change
+    heard = np.clip(moved, -1, 1).astype(np.float32)
+    found = likeness.match(record_of(case), fingerprint.hear(heard))
+    row: Row = {"decision": found.decision, "agreement": found.agreement}
+    return row | {"holds": judge(case, heard, case.secret, search=False)["holds"]}
+
+
+def averaged(case: Case, face: Row) -> Row:
+    """Let colluders average what one party marked; look for each of the seals.
+
+    `copies`: copies of one host with other payloads and positions, averaged. `mixture`: different
+    recordings, averaged. `estimate`: what different recordings have in common by level is taken for
+    the seal and out of each of them. They share no position, so there is nothing in common; where
+    they do, against the rules, and the payload too, it is `reused`.
+    """
+    method, party, count, kind = case.method, case.secret, face["copies"], face["attack"]
+    rng = case.chance("average")
+    secrets = [
+        Secret(party.key, int(rng.integers(1 << method.bits)), (party.position + i) % 256)
+        for i in range(count)
+    ]
+    secrets = [party] * count if kind == "reused" else secrets
+    others = [case.hosts[(count * case.index + i) % len(case.hosts)] for i in range(count)]
+    hosts = [case.host] * count if kind == "copies" else others
+    marked = [method.embed(host, secret) for host, secret in zip(hosts, secrets, strict=True)]
+    if kind in ("estimate", "reused"):
+        common = in_common(marked)
+        heard = [without(one, common) for one in marked]
+    else:
+        heard = [np.mean(marked, axis=0, dtype=np.float32)] * count
+    rows = [judge(case, h, s, search=False) for h, s in zip(heard, secrets, strict=True)]
+    return {key: [row[key] for row in rows] for key in ("holds", "z", "log10_p", "verified")}
+
+
+def in_common(marked: Sequence[Clip]) -> npt.NDArray[np.float64]:
+    """Average how levels stand out from those around them, in nepers: (bins, frames)."""
+    levels = [np.log(np.abs(stft().stft(one.astype(np.float64))) + FLOOR) for one in marked]
+    mean = np.mean(levels, axis=0)
+    most = MOST_DB * math.log(10) / 20
+    return np.asarray(np.clip(mean - scipy.ndimage.uniform_filter(mean, AROUND), -most, most))
+
+
+def without(marked: Clip, gains: npt.NDArray[np.float64]) -> Clip:
+    """Take gains out of a recording."""
+    spectrum = stft().stft(marked.astype(np.float64)) * np.exp(-gains)
+    return np.asarray(stft().istft(spectrum, k1=len(marked)), np.float32)
+
+
+def cost(case: Case, face: Row) -> Row:  # noqa: ARG001
+    """Measure the quality of the marked recording with its seal and without."""
+    whose: Any = {"key": case.secret.key, "payload": case.secret.payload}
+    bare = marker_of(case).mark(case.host, case.method.rate, **whose, seal=False).samples
+    row: Row = {}
+    for which, heard in (("", case.marked), ("_unsealed", bare)):
+        for measure in MEASURES if find_spec("visqol") else MEASURES[:-1]:
+            row[measure.__name__ + which] = measure(case.host, heard, case.method.rate)
+        row[f"snr_db{which}"] = metrics.snr_db(case.host, heard)
+    return row
+
+
+LENGTHS: dict[float, int | None] = {SHORT_S: 60, USUAL_S: 80, 30.0: 10}  # seconds: recordings
+FORGED: dict[float, int | None] = {SHORT_S: 300, USUAL_S: 80}
+SCORED: dict[float, int | None] = {SHORT_S: 40, USUAL_S: 40}  # few: ViSQOL takes long
+LONG: dict[float, int | None] = {USUAL_S: 80}
+forgeries, copyings = each("attack", "known-payload", "replay"), each("attack", *COPYINGS)
+collusions = each("attack", *COLLUSIONS, copies=COPIES)
+SUITES = {
+    "seal": Suite(attacked, each_attack, LENGTHS, OWN_KEYS),
+    "seal-remover": Suite(removed, removal.each_remover, LONG, OWN_KEYS),
+    "seal-average": Suite(averaged, collusions, LONG, OWN_KEYS, takes=COPIES),
+    "seal-forgery": Suite(forged, forgeries, FORGED, OWN_KEYS),
+    "seal-copy": Suite(copied, copyings, FORGED, OWN_KEYS),
+    "seal-quality": Suite(cost, one_row, SCORED, OWN_KEYS),
+    "seal-null": Suite(wrong_keys, one_source, {SHORT_S: 300}, OWN_KEYS),
+}

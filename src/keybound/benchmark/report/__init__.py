@@ -1,0 +1,1 @@
+"""What typesets: tables, figures and the HTML report, as pure functions of rows."""

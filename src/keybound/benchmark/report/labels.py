@@ -1,0 +1,85 @@
+"""Labels: the printed names of methods and attacks, and the notes that stand below tables."""
+
+from collections.abc import Iterable, Sequence
+
+from keybound.benchmark.report import paper
+from keybound.benchmark.report.layout import BEHIND, BELOW, EMPTY, OVER, STANDS_IN, Cell
+from keybound.benchmark.report.summaries import CLEAN, NOMINAL, SHIPPED, Evidence, natural
+
+PUBLISHED = "as the paper published it, not measured by us"
+FAR = 0.02  # a figure on other speech that is further below the main set's is marked
+TOO_MANY = 2 * NOMINAL  # a realised false-positive rate above this is marked
+
+NOTES = {
+    EMPTY: f"{EMPTY} no figure.",
+    BEHIND: f"{BEHIND} worse than the paper's figure, compared with the digits the paper printed.",
+    OVER: f"{OVER} more than {TOO_MANY:g} false positives a clip, twice the nominal rate.",
+    BELOW: f"{BELOW} more than {FAR:g} below the figure on the test clips, as both are printed.",
+    STANDS_IN: f"{STANDS_IN} the paper's figure under EnCodec 6 kbps.",
+}
+
+
+def notes_for(rows: Sequence[tuple[Cell, ...] | str], *more: str) -> tuple[str, ...]:
+    """Explain the marks that occur, and nothing else."""
+    cells = [cell for row in rows if not isinstance(row, str) for cell in row]
+    seen = {cell.mark for cell in cells} | {cell.text for cell in cells}
+    return (*(note for mark, note in NOTES.items() if mark in seen), *more)
+
+
+def titled(method: str) -> str:
+    """Return the printed name of a method."""
+    if method.startswith("ablation/"):
+        return f"short schedule, {mechanisms(method)}"
+    return paper.NAMES.get(method, method)
+
+
+def mechanisms(method: str) -> str:
+    """Return what a method of the ablation has."""
+    arm = method.partition("/")[2]
+    return "all mechanisms" if arm == "baseline" else arm.replace("no-", "without ")
+
+
+def label(attack: str) -> str:
+    """Return the printed name of an attack or a chain."""
+    known = {a: text for _, a, text in paper.SUITE}
+    if "+" in attack:
+        return " → ".join(known.get(a, a).partition(",")[0] for a in attack.split("+"))
+    return known.get(attack, attack)
+
+
+def short(attack: str) -> str:
+    """Return the printed name of an attack without its parameters."""
+    return label(attack).partition(" (")[0]
+
+
+def paper_name(attack: str) -> str:
+    """Return the attack of the paper that an attack or a chain stands in for, or itself."""
+    return "+".join(paper.STAND_IN.get(part, part) for part in attack.split("+"))
+
+
+def in_order(attacks: Iterable[str]) -> list[str]:
+    """Sort attacks: the paper's in its order, then the rest by name."""
+    rank = {attack: place for place, attack in enumerate(paper.ATTACKS)}
+    return sorted(attacks, key=lambda attack: (rank.get(attack, len(rank)), natural(attack)))
+
+
+def counted(e: Evidence, methods: Sequence[str]) -> str:
+    """Return how many clips each method was measured on."""
+    counts = {}
+    for method in methods:
+        sizes = {len(e.rows(method, attack)) for attack in e.attacks(method)}
+        low, high = min(sizes, default=0), max(sizes, default=0)
+        counts[titled(method)] = f"{low}" if low == high else f"{low} to {high}"
+    if len(set(counts.values())) == 1:
+        return f"{next(iter(counts.values()))} clips of one second"
+    return "clips of one second: " + ", ".join(f"{m} {n}" for m, n in counts.items())
+
+
+def thresholds(e: Evidence, methods: Sequence[str]) -> str:
+    """Return where the thresholds stand."""
+    told = []
+    for method in methods:
+        found = {which: e.threshold(method, which) for which in (SHIPPED, CLEAN)}
+        words = [f"{which} {value:.4f}" for which, value in found.items() if value is not None]
+        told.append(f"{titled(method)} {', '.join(words) or 'none known'}")
+    return f"Thresholds: {'; '.join(told)} (clean: 1 % false positives on clean unmarked clips)."
