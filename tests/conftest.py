@@ -14,8 +14,8 @@ import soundfile as sf
 from numpy.typing import NDArray
 
 from keybound import audio, cli
+from keybound.crypto.keys import Key
 from keybound.demo import SPEECH
-from keybound.keys import Key
 from keybound.registry import Party
 from keybound.watermark import Watermarker
 

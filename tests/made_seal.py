@@ -5,9 +5,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from keybound import audio, codes, seal
+from keybound import audio, seal
 from keybound.blocks import Feeder
-from keybound.keys import Key
+from keybound.crypto import codes
+from keybound.crypto.keys import Key
 
 Floats = NDArray[np.float32]
 

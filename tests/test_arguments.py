@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 import keybound
 from keybound import audio, files
+from keybound.crypto.keys import Key
 from keybound.errors import AudioError, KeyBoundError
-from keybound.keys import Key
 from keybound.search import Places
 from keybound.stream import StreamDetector, StreamEmbedder
 from keybound.watermark import MarkWarning, Watermarker

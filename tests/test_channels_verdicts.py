@@ -10,8 +10,9 @@ import pytest
 import soundfile as sf
 from numpy.typing import NDArray
 
-from keybound import codes, fingerprint, likeness
-from keybound.keys import Key
+from keybound import fingerprint, likeness
+from keybound.crypto import codes
+from keybound.crypto.keys import Key
 from keybound.search import Places
 from keybound.watermark import Watermarker
 from made_channels import arranged, late

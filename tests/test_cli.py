@@ -16,8 +16,8 @@ import soundfile as sf
 
 from keybound import cli
 from keybound.attacks import ATTACKS
+from keybound.crypto.keys import Key
 from keybound.demo import SPEECH
-from keybound.keys import Key
 
 PAYLOAD = "0x5eed"
 

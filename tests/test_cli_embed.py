@@ -10,7 +10,7 @@ import pytest
 import soundfile as sf
 
 from keybound import audio
-from keybound.keys import Key
+from keybound.crypto.keys import Key
 
 DATA = Path(__file__).parent / "data"
 PAYLOAD = "0x5eed"

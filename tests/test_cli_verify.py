@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from keybound import audio, checking, codes, rolling
-from keybound.keys import Key
+from keybound import audio, checking, rolling
+from keybound.crypto import codes
+from keybound.crypto.keys import Key
 from keybound.registry import Party, Registry, default_path
 from keybound.tiles import Tiles
 from keybound.watermark import Watermarker

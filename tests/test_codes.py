@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keybound import codes
+from keybound.crypto import codes
+from keybound.crypto.keys import Key
 from keybound.errors import CodeError
-from keybound.keys import Key
 
 relaxed = settings(deadline=None)
 keys = st.binary(min_size=32, max_size=32).map(Key)

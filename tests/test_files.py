@@ -12,8 +12,8 @@ import soundfile as sf
 from numpy.typing import NDArray
 
 from keybound import audio, files, seal, tiles
+from keybound.crypto.keys import Key
 from keybound.errors import AudioError
-from keybound.keys import Key
 from keybound.metadata import Metadata
 from keybound.watermark import Watermarker
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keybound import attacks, audio, fingerprint, hostmac
+from keybound.crypto.keys import Key
 from keybound.errors import CodeError
 from keybound.evidence import Levels
-from keybound.keys import Key
 
 KEY = Key(bytes(range(32)))
 DATA = Path(__file__).parent / "data"

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from keybound.crypto.keys import DERIVE_MAX, FILE_MAX, PREFIX, Key
 from keybound.errors import KeyFileError
-from keybound.keys import DERIVE_MAX, FILE_MAX, PREFIX, Key
 
 # The shared machine may be slow: a slow example is no failure.
 relaxed = settings(deadline=None)

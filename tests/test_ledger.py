@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from keybound import cli, codes, files, fingerprint, records, trial
-from keybound.keys import Key
+from keybound import cli, files, fingerprint, records, trial
+from keybound.crypto import codes
+from keybound.crypto.keys import Key
 from keybound.watermark import Watermarker
 
 DATA = Path(__file__).parent / "data"

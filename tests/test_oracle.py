@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from keybound import Detection, Grader, Key, KeyBoundError, Verdict, Watermarker, codes
+from keybound import Detection, Grader, Key, KeyBoundError, Verdict, Watermarker
+from keybound.crypto import codes
 from keybound.search import SEALED_P, tail
 
 BITS, RHO, PAYLOAD = 16, 2, 0x5EED

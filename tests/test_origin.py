@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from keybound import audio, fingerprint, origin, records
+from keybound.crypto.keys import Key
 from keybound.errors import RecordError
 from keybound.evidence import Levels
 from keybound.fingerprint import Fingerprint
-from keybound.keys import Key
 from keybound.origin import UNTRACED, Origin, trace
 from keybound.records import Entry
 from keybound.search import NOTHING, Sealed

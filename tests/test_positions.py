@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import soundfile as sf
 
+from keybound.crypto.keys import Key
 from keybound.errors import CodeError, RegistryError
-from keybound.keys import Key
 from keybound.registry import Party, Registry
 from keybound.seal import POSITIONS
 

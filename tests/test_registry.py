@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from keybound.crypto.keys import Key
 from keybound.errors import CodeError, KeyFileError, RegistryError
-from keybound.keys import Key
 from keybound.registry import Party, Registry
 
 KEY = Key(bytes(range(32)))

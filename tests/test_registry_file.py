@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from keybound import records, registry, schema
+from keybound.crypto.keys import Key
 from keybound.errors import RegistryError
 from keybound.fingerprint import Fingerprint
-from keybound.keys import Key
 from keybound.registry import Party, Registry, default_path
 
 KEY = Key(bytes(range(32)))

@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from keybound import audio, codes
+from keybound import audio
+from keybound.crypto import codes
+from keybound.crypto.keys import Key
 from keybound.errors import CodeError
 from keybound.evidence import Detection, Tail, weigh
 from keybound.fingerprint import hear, take
-from keybound.keys import Key
 from keybound.likeness import match
 from keybound.origin import Origin
 from keybound.rolling import PAGE, Roll, find_roll, masks, read_along

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keybound import seal, search
+from keybound.crypto.keys import Key
 from keybound.errors import CodeError
-from keybound.keys import Key
 from keybound.search import Places
 from made_seal import CODE, KEY, RATE, Floats, heard, sealed, six_seconds, whole
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keybound import audio, seal, search
-from keybound.keys import Key
+from keybound.crypto.keys import Key
 from keybound.search import Ask, Places, Sealed
 from keybound.sounds import Hearing
 from keybound.tiles import Spot, Tiles

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 import keybound
 from keybound import audio
+from keybound.crypto.keys import Key
 from keybound.errors import AudioError
-from keybound.keys import Key
 from keybound.stream import StreamDetector, StreamEmbedder
 from keybound.watermark import Watermarker
 

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from keybound import audio, codes, files, fingerprint, trial
+from keybound import audio, files, fingerprint, trial
 from keybound.claims import Options
+from keybound.crypto import codes
+from keybound.crypto.keys import Key
 from keybound.evidence import Detection
-from keybound.keys import Key
 from keybound.parties import Claim
 from keybound.records import Entry
 from keybound.verdict import Verdict

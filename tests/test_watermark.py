@@ -11,11 +11,11 @@ import soundfile as sf
 from numpy.typing import NDArray
 
 import keybound
-from keybound import codes
+from keybound.crypto import codes
+from keybound.crypto.keys import Key
 from keybound.demo import SPEECH
 from keybound.errors import CodeError
 from keybound.evidence import Detection, Mark
-from keybound.keys import Key
 from keybound.watermark import Watermarker
 
 Samples = NDArray[Any]

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 import keybound
 from keybound import audio
+from keybound.crypto.keys import Key
 from keybound.errors import AudioError
 from keybound.evidence import Tail
-from keybound.keys import Key
 from keybound.watermark import MarkWarning, Watermarker
 
 Samples = NDArray[Any]

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from keybound import codes, seal
+from keybound import seal
 from keybound.blocks import Sum
+from keybound.crypto import codes
+from keybound.crypto.keys import Key
 from keybound.errors import CodeError, KeyBoundError
-from keybound.keys import Key
 from keybound.search import NOTHING, Places, Sealed
 from keybound.verdict import GRADES, Verdict
 from keybound.watermark import Watermarker

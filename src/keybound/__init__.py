@@ -4,10 +4,10 @@ A maker marks the speech it generates; anyone can detect that a mark is there; o
 the key can read whose it is.
 """
 
-from keybound.codes import position_nonce
+from keybound.crypto.codes import position_nonce
+from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError, KeyFileWarning
 from keybound.evidence import Detection, Mark, Span
-from keybound.keys import Key
 from keybound.origin import Origin
 from keybound.search import Places, Sealed
 from keybound.served import Grader

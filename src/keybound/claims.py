@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from keybound import codes
+from keybound.crypto import codes
 from keybound.parties import Claim
 from keybound.records import Entry
 from keybound.rolling import Roll

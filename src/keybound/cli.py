@@ -100,8 +100,9 @@ def embed(
     mark after codecs and noise is sealed evidence too, together with that record: verify sees by
     itself whether a code rolls, and needs some seconds of a recording that was cut.
     """
-    from keybound import codes, files, hostmac, seal, stages
+    from keybound import files, hostmac, seal, stages
     from keybound import output as outputs
+    from keybound.crypto import codes
 
     if no_seal and (rolling or position is not None):
         raise click.UsageError("--no-seal leaves nothing to place or to roll")

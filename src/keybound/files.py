@@ -18,10 +18,10 @@ import numpy as np
 from keybound import audio, fingerprint, records, stages
 from keybound import output as outputs
 from keybound.channels import Hearing
+from keybound.crypto.keys import Key
 from keybound.errors import AudioError
 from keybound.evidence import Detection, Levels
 from keybound.fingerprint import Fingerprint
-from keybound.keys import Key
 from keybound.output import Part
 from keybound.search import Places
 from keybound.stream import SHORTEST_S, How, too_short

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from keybound import codes
 from keybound.blocks import Floats
+from keybound.crypto import codes
+from keybound.crypto.keys import Key
 from keybound.errors import CodeError
 from keybound.evidence import Levels
 from keybound.fingerprint import POWER_FLOOR, band_powers
-from keybound.keys import Key
 
 LABEL = "keybound-1/host"
 SEED_BYTES = 32

@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import NamedTuple
 
 from keybound.blocks import Floats
+from keybound.crypto.keys import Key
 from keybound.errors import RecordError
 from keybound.evidence import Levels
-from keybound.keys import Key
 from keybound.likeness import SPEED, Match, Sketch, match
 from keybound.records import Entry
 from keybound.search import Sealed

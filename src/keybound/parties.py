@@ -8,9 +8,9 @@ from typing import NamedTuple, TypeVar
 
 import click
 
-from keybound import codes
+from keybound.crypto import codes
+from keybound.crypto.keys import KEYGEN_HINT, Key
 from keybound.errors import KeyBoundError, KeyFileError
-from keybound.keys import KEYGEN_HINT, Key
 from keybound.registry import Party, Registry, default_path
 from keybound.terminal import as_json, emit, model, number, options, registry, say
 

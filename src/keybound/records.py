@@ -17,10 +17,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from keybound import codes, output, seal, signing
+from keybound import output, seal
+from keybound.crypto import codes, signing
+from keybound.crypto.keys import FINGERPRINT_BYTES, Key
 from keybound.errors import KeyBoundError, NotGenuineError, RecordError
 from keybound.fingerprint import Fingerprint
-from keybound.keys import FINGERPRINT_BYTES, Key
 
 VERSION = 1
 MAC_LABEL = "keybound-1/record"

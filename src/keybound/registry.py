@@ -19,9 +19,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from keybound import codes, pending, positions, records, schema
+from keybound import pending, positions, records, schema
+from keybound.crypto import codes
+from keybound.crypto.keys import FINGERPRINT_BYTES, Key
 from keybound.errors import CodeError, RecordError, RegistryError
-from keybound.keys import FINGERPRINT_BYTES, Key
 from keybound.output import Part
 from keybound.records import Entry, Stamped
 

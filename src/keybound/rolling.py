@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
-from keybound import codes
-from keybound.codes import Bits
+from keybound.crypto import codes
+from keybound.crypto.codes import Bits
+from keybound.crypto.keys import Key
 from keybound.evidence import Detection
-from keybound.keys import Key
 from keybound.seal import check_position
 from keybound.search import SEALED_P, Found, Places, Sealed, tail
 from keybound.tiles import CANDIDATES

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from keybound.blocks import Feeder, Floats
-from keybound.codes import Bits, check_integer
+from keybound.crypto.codes import Bits, check_integer
+from keybound.crypto.keys import Key
 from keybound.errors import CodeError
 from keybound.evidence import Levels
-from keybound.keys import Key
 
 Signs = npt.NDArray[np.int8]
 

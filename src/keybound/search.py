@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from keybound import seal
 from keybound.blocks import Floats
-from keybound.codes import Bits
+from keybound.crypto.codes import Bits
+from keybound.crypto.keys import Key
 from keybound.evidence import Levels
-from keybound.keys import Key
 from keybound.seal import STEP_S
 from keybound.sounds import Hearing, Run
 from keybound.tiles import NEAR, Fit, Spot, Tick, Tiles

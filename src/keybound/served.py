@@ -7,8 +7,8 @@ a few queries; whoever sees only the grade needs hundreds, and that many are not
 
 import numpy.typing as npt
 
+from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError
-from keybound.keys import Key
 from keybound.search import Places
 from keybound.watermark import Watermarker, shipped
 

@@ -13,14 +13,15 @@ from typing import Any, Required, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from keybound import audio, codes
+from keybound import audio
 from keybound import seal as seals
 from keybound.blocks import Floats, Sum
 from keybound.channels import Hearing
+from keybound.crypto import codes
+from keybound.crypto.keys import Key
 from keybound.engine import ABSENT, Card, Engine, shipped
 from keybound.errors import AudioError, CodeError
 from keybound.evidence import Detection, likelihood, strongest, weigh
-from keybound.keys import Key
 from keybound.resampler import Resampler
 from keybound.rolling import Roll
 

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from keybound import seal
 from keybound.blocks import Floats
-from keybound.codes import Bits
+from keybound.crypto.codes import Bits
+from keybound.crypto.keys import Key
 from keybound.evidence import Levels
-from keybound.keys import Key
 from keybound.seal import COLUMN_STEPS
 
 LEAST_COLUMNS = 12  # of the pattern that must lie in the recording: about half a second

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from keybound import codes, hostmac, origin, search
+from keybound import hostmac, origin, search
 from keybound.claims import USUAL, Case, Masks, Options, spots_of
+from keybound.crypto import codes
+from keybound.crypto.keys import Key
 from keybound.engine import Card
 from keybound.errors import KeyBoundError
 from keybound.evidence import Detection
-from keybound.keys import Key
 from keybound.likeness import Sketch
 from keybound.origin import Compared
 from keybound.parties import Claim

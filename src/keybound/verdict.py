@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from keybound import codes
+from keybound.crypto import codes
 from keybound.evidence import Detection, Span
 from keybound.origin import UNTRACED, Origin
 from keybound.search import NOTHING, Sealed

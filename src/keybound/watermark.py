@@ -13,11 +13,12 @@ from typing import Any, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from keybound import audio, codes
+from keybound import audio
+from keybound.crypto import codes
+from keybound.crypto.keys import Key
 from keybound.engine import Engine
 from keybound.errors import KeyBoundError
 from keybound.evidence import Detection, Levels
-from keybound.keys import Key
 from keybound.rolling import Roll, find_roll, read_along
 from keybound.search import NOTHING, Places, find
 from keybound.stream import (

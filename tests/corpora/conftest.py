@@ -9,7 +9,7 @@ import soundfile as sf
 
 from keybound import audio
 from keybound.corpora import manifest
-from keybound.keys import Key
+from keybound.crypto.keys import Key
 from keybound.watermark import Watermarker
 
 DATA = Path(__file__).parents[1] / "data"

@@ -15,8 +15,8 @@ from made_corpus import RATE, WHOSE, done, fill, hidden, rows, times, write_mani
 
 from keybound import files, fingerprint
 from keybound.corpora import corpus, journal, manifest, worker
+from keybound.crypto.keys import Key
 from keybound.errors import CorpusError
-from keybound.keys import Key
 from keybound.registry import Registry
 
 SECRET = bytes(range(32))  # of alice.key

@@ -15,7 +15,7 @@ from made_corpus import RATE, done, rows, times
 from keybound import audio
 from keybound.corpora import corpus, journal, manifest, worker
 from keybound.corpora.origins import candidates
-from keybound.keys import Key
+from keybound.crypto.keys import Key
 from keybound.search import NOTHING, Sealed
 from keybound.watermark import Watermarker
 

@@ -18,7 +18,7 @@ from made_corpus import RATE, WHOSE, done, fill, hidden
 
 from keybound import registry
 from keybound.corpora import corpus
-from keybound.keys import Key
+from keybound.crypto.keys import Key
 from keybound.registry import Registry
 
 Run = Callable[..., Any]  # to the outcome of `run` in conftest

@@ -16,8 +16,8 @@ import pytest
 import soundfile as sf
 
 from keybound import audio, files, metadata
+from keybound.crypto.keys import Key
 from keybound.errors import AudioError
-from keybound.keys import Key
 from keybound.metadata import Metadata
 from keybound.watermark import Watermarker
 

@@ -12,9 +12,9 @@ import onnxruntime as ort
 import pytest
 import torch
 
+from keybound.crypto.keys import Key
 from keybound.engine import Engine, read_card
 from keybound.errors import ModelError, RecipeError
-from keybound.keys import Key
 from keybound.training import checkpoint, export, nets
 from keybound.training.spectra import HOP
 from keybound.watermark import Watermarker

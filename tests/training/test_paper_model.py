@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from keybound.keys import Key
+from keybound.crypto.keys import Key
 from keybound.training.recipe import from_tree, load
 from keybound.watermark import Watermarker
 

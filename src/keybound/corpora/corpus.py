@@ -14,11 +14,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from keybound import codes, output, records, stages
+from keybound import output, records, stages
 from keybound.corpora.journal import Journal, Row, Stamp, write_results
 from keybound.corpora.manifest import Item, absolute
 from keybound.corpora.origins import Origins
 from keybound.corpora.worker import ENV, HANDED, HEARD, Job, Task, Whose, in_words, read_key
+from keybound.crypto import codes
 from keybound.errors import CodeError, CorpusError, KeyBoundError, KeyFileError, RegistryError
 from keybound.parties import Untried, party_claim, triable
 from keybound.registry import Party, Registry

@@ -14,8 +14,8 @@ from pathlib import Path
 from keybound import origin
 from keybound.corpora.journal import Row
 from keybound.corpora.worker import HEARD, in_words
+from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError
-from keybound.keys import Key
 from keybound.likeness import Sketch
 from keybound.origin import MOST_AT_SPEEDS, Origin
 from keybound.registry import Registry

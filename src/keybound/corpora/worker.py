@@ -20,9 +20,9 @@ from keybound import output as outputs
 from keybound.audio import sndfile_name
 from keybound.claims import Options
 from keybound.corpora.journal import COLUMNS, Row, Stamp
+from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError, KeyFileError, KeyFileWarning, explain
 from keybound.evidence import Detection
-from keybound.keys import Key
 from keybound.likeness import Sketch
 from keybound.origin import MATCHES, Origin
 from keybound.output import Part

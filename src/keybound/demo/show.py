@@ -13,9 +13,9 @@ from rich.table import Table
 
 from keybound import audio, output
 from keybound.attacks import attack
+from keybound.crypto.keys import Key
 from keybound.demo import SPEECH
 from keybound.errors import AudioError
-from keybound.keys import Key
 from keybound.search import Places
 from keybound.watermark import Watermarker
 

@@ -21,8 +21,8 @@ from keybound.benchmark.peers import chosen
 from keybound.benchmark.report.layout import Table
 from keybound.benchmark.report.summaries import gather
 from keybound.benchmark.report.tables_seals import cost, false_acceptance, forgery, sealed
+from keybound.crypto.keys import Key
 from keybound.errors import AudioError
-from keybound.keys import Key
 from keybound.watermark import Marked, Watermarker
 
 DATA = Path(__file__).parents[2] / "data"

@@ -12,8 +12,8 @@ from keybound.benchmark.measure import negatives, run, security
 from keybound.benchmark.measure.methods import Method, Reading, keybound
 from keybound.benchmark.measure.plan import FIRST, Case, Plan, partner
 from keybound.benchmark.measure.protocol import Secret, named_clips, secret_of
+from keybound.crypto.keys import Key
 from keybound.errors import AudioError
-from keybound.keys import Key
 
 DATA = Path(__file__).parents[2] / "data"
 RATE, BITS, LOUD = 16000, 16, 0.01

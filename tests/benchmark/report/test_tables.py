@@ -7,7 +7,6 @@ from pathlib import Path
 import made_rows
 import pytest
 
-from keybound import codes
 from keybound.benchmark.report import layout, paper
 from keybound.benchmark.report.layout import Cell, Table
 from keybound.benchmark.report.summaries import (
@@ -20,6 +19,7 @@ from keybound.benchmark.report.summaries import (
     reached,
 )
 from keybound.benchmark.report.tables import TABLES, check_tables, make_tables, render, write_tables
+from keybound.crypto import codes
 
 TEX = Path(__file__).resolve().parents[4] / "shared" / "paper" / "keybound.tex"
 Row = made_rows.Row

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from keybound.benchmark.measure.protocol import Clip, Secret
-from keybound.keys import Key
+from keybound.crypto.keys import Key
 from keybound.watermark import Watermarker
 
 STUDIES = ("ablation/", "bits/", "budget/")  # methods that only the tables of the studies show

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from keybound import audio
+from keybound.crypto.keys import Key
 from keybound.errors import AudioError
 from keybound.formats import SNDFILE_SUFFIXES
-from keybound.keys import Key
 
 Clip = npt.NDArray[np.float32]
 

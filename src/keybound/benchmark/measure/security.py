@@ -16,8 +16,8 @@ from keybound.benchmark.measure.methods import Method, Reading
 from keybound.benchmark.measure.plan import Case, Suite, each
 from keybound.benchmark.measure.protocol import Clip, Secret
 from keybound.benchmark.measure.rows import Row
+from keybound.crypto.keys import Key
 from keybound.errors import AudioError
-from keybound.keys import Key
 
 WRONG_KEYS = 10
 COPIES = (2, 5)

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from keybound.attacks.packages import CACHE, weights
 from keybound.benchmark.measure.methods import Method, Reading, plain
 from keybound.benchmark.measure.protocol import Clip, Secret
+from keybound.crypto.keys import Key
 from keybound.errors import ModelError
-from keybound.keys import Key
 
 HUB = CACHE / "huggingface" / "hub"
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from keybound import output
+from keybound.crypto.keys import check_private
 from keybound.errors import KeyFileError, NotGenuineError, RecordError
-from keybound.keys import check_private
 
 SEED_BYTES = 32
 PUBLIC_BYTES = 32

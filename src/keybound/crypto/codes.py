@@ -11,8 +11,8 @@ import operator
 import numpy as np
 import numpy.typing as npt
 
+from keybound.crypto.keys import Key
 from keybound.errors import CodeError
-from keybound.keys import Key
 
 Bits = npt.NDArray[np.uint8]
 
