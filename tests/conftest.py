@@ -13,7 +13,8 @@ import pytest
 import soundfile as sf
 from numpy.typing import NDArray
 
-from keybound import audio, cli
+from keybound import cli
+from keybound.audio import recordings
 from keybound.crypto.keys import Key
 from keybound.demo import SPEECH
 from keybound.registry import Party
@@ -39,8 +40,8 @@ def marker() -> Watermarker:
 @pytest.fixture(scope="session")
 def clips() -> dict[str, Samples]:
     """Synthetic speech of three voices at 16 kHz."""
-    read = {path.stem: audio.read(path) for path in (SPEECH, *sorted(DATA.glob("*.flac")))}
-    return {n: audio.resample(r.samples[:, 0], r.sample_rate, RATE) for n, r in read.items()}
+    read = {path.stem: recordings.read(path) for path in (SPEECH, *sorted(DATA.glob("*.flac")))}
+    return {n: recordings.resample(r.samples[:, 0], r.sample_rate, RATE) for n, r in read.items()}
 
 
 @pytest.fixture(scope="session")

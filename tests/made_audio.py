@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from keybound.audio import Recording
+from keybound.audio.recordings import Recording
 from keybound.errors import AudioError
 
 PCM = {"PCM_S8": 8, "PCM_U8": 8, "PCM_16": 16, "PCM_24": 24, "PCM_32": 32}

@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from keybound import audio, seal
-from keybound.blocks import Feeder
+from keybound import seal
+from keybound.audio import recordings
+from keybound.audio.streaming import Feeder
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 
@@ -21,7 +22,7 @@ DATA = Path(__file__).parent / "data"
 def six_seconds() -> Floats:
     """Give synthetic speech."""
     names = ("flite-rms", "espeak-ng-gb")
-    parts = [audio.read(DATA / f"{name}.flac").samples[: 3 * RATE, 0] for name in names]
+    parts = [recordings.read(DATA / f"{name}.flac").samples[: 3 * RATE, 0] for name in names]
     return np.concatenate(parts).astype(np.float32)
 
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import keybound
-from keybound import audio, files
+from keybound import files
+from keybound.audio import recordings
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError, KeyBoundError
 from keybound.search import Places
@@ -126,7 +127,7 @@ def test_no_answer_holds_what_is_no_number(
     dtype: type,
     stereo: bool,
 ) -> None:
-    most = min(audio.LOUDEST, float(np.finfo(dtype).max))
+    most = min(recordings.LOUDEST, float(np.finfo(dtype).max))
     sound = host / np.abs(host).max() * gain + offset
     for at, value in spikes:
         sound[at] = value

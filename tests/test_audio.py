@@ -8,35 +8,35 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keybound import audio
+from keybound.audio import recordings
 from made_audio import refusal, tone
 
 # Synthetic. flite 2.2, voice rms (free licence of CMU): "The library opens at nine and closes in
 # the evening." espeak-ng 1.51, en-gb (the engine is GPL-3, what it speaks is not): "Please keep
 # the small blue box on the second shelf near the door."
 DATA = Path(__file__).parent / "data"
-DEMO = Path(audio.__file__).parent / "demo" / "speech.flac"
+DEMO = Path(recordings.__file__).parent / "demo" / "speech.flac"
 
 
 # Arrays
 
 
 def test_check_gives_frames_by_channels():
-    assert audio.check(np.zeros(5), 16_000).shape == (5, 1)
-    assert audio.check([[0.0, 0.5]] * 3, 8_000).shape == (3, 2)
-    assert audio.check(np.zeros(5, np.float16), 16_000).dtype == np.float32
-    assert audio.check(np.zeros(5, np.float64), 16_000).dtype == np.float64
+    assert recordings.check(np.zeros(5), 16_000).shape == (5, 1)
+    assert recordings.check([[0.0, 0.5]] * 3, 8_000).shape == (3, 2)
+    assert recordings.check(np.zeros(5, np.float16), 16_000).dtype == np.float32
+    assert recordings.check(np.zeros(5, np.float64), 16_000).dtype == np.float64
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32])
 def test_check_scales_integers_by_their_full_scale(dtype):
     info = np.iinfo(dtype)
-    checked = audio.check(np.array([info.min, 0, info.max], dtype), 16_000)[:, 0]
+    checked = recordings.check(np.array([info.min, 0, info.max], dtype), 16_000)[:, 0]
     np.testing.assert_array_equal(checked, [-1, 0, 1 + 1 / info.min])
 
 
 def test_check_centres_unsigned_bytes():
-    checked = audio.check(np.array([0, 128, 255], np.uint8), 16_000)[:, 0]
+    checked = recordings.check(np.array([0, 128, 255], np.uint8), 16_000)[:, 0]
     np.testing.assert_array_equal(checked, [-1, 0, 127 / 128])
 
 
@@ -62,11 +62,13 @@ def test_check_centres_unsigned_bytes():
     ],
 )
 def test_check_refuses(samples, rate, word):
-    assert word in refusal(lambda: audio.check(samples, rate))
+    assert word in refusal(lambda: recordings.check(samples, rate))
 
 
 def test_to_mono_is_the_mean():
-    np.testing.assert_array_equal(audio.to_mono(np.array([[0.0, 1.0], [1.0, 1.0]])), [0.5, 1.0])
+    np.testing.assert_array_equal(
+        recordings.to_mono(np.array([[0.0, 1.0], [1.0, 1.0]])), [0.5, 1.0]
+    )
 
 
 # Resampling
@@ -79,17 +81,17 @@ RATES = st.sampled_from([8_000, 11_025, 16_000, 22_050, 24_000, 44_100, 48_000, 
 @given(st.integers(0, 3_000), st.integers(1, 3), RATES, RATES)
 def test_resample_gives_the_exact_length(frames, channels, from_hz, to_hz):
     samples = np.zeros((frames, channels), np.float32)
-    resampled = audio.resample(samples, from_hz, to_hz)
+    resampled = recordings.resample(samples, from_hz, to_hz)
     assert resampled.shape == (round(Fraction(frames * to_hz, from_hz)), channels)
     assert resampled.dtype == np.float32
-    assert audio.resample(samples[:, 0], from_hz, to_hz).shape == resampled.shape[:1]
+    assert recordings.resample(samples[:, 0], from_hz, to_hz).shape == resampled.shape[:1]
 
 
 def test_resample_keeps_time_and_level():
-    there = audio.resample(tone(44_100, 2), 44_100, 16_000)
+    there = recordings.resample(tone(44_100, 2), 44_100, 16_000)
     np.testing.assert_allclose(there[800:-800], tone(16_000, 2)[800:-800], atol=1e-5)
     samples = tone(16_000, 1)
-    assert audio.resample(samples, 16_000, 16_000) is samples
+    assert recordings.resample(samples, 16_000, 16_000) is samples
 
 
 # The clips that come with the package and its tests
@@ -97,7 +99,7 @@ def test_resample_keeps_time_and_level():
 
 @pytest.mark.parametrize("path", [DEMO, *sorted(DATA.glob("*.flac"))], ids=lambda path: path.stem)
 def test_the_clips_are_speech_at_a_sane_level(path):
-    clip = audio.read(path)
+    clip = recordings.read(path)
     assert clip.samples.shape[1] == 1
     assert 3 <= len(clip.samples) / clip.sample_rate <= 8
     assert abs(10 * np.log10((clip.samples**2).mean()) + 23) < 0.5

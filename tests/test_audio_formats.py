@@ -9,9 +9,9 @@ import soundfile as sf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keybound import audio, formats
+from keybound.audio import formats, recordings
+from keybound.audio.metadata import Metadata
 from keybound.corpora import manifest
-from keybound.metadata import Metadata
 from made_audio import LOSSY, host, name_of, recording, refusal, tone
 
 EXACT = [
@@ -37,13 +37,13 @@ EXACT = [
 @pytest.mark.parametrize(("kind", "subtype"), EXACT)
 def test_what_is_read_is_written_back_bit_for_bit(tmp_path, kind, subtype, rate, channels):
     first = host(tmp_path / name_of(kind), kind, subtype, rate, channels)
-    read = audio.read(first)
+    read = recordings.read(first)
     assert (read.sample_rate, read.samples.shape) == (rate, (700, channels))
     assert (read.format, read.subtype) == (kind, subtype)
     assert read.bitrate_bps is None
     second = tmp_path / ("b" + first.suffix)
-    assert audio.write(second, read.samples, read) == 0
-    again = audio.read(second)
+    assert recordings.write(second, read.samples, read) == 0
+    again = recordings.read(second)
     assert (again.format, again.subtype, again.sample_rate) == (kind, subtype, rate)
     kept, _ = sf.read(first, dtype="float64", always_2d=True)
     back, _ = sf.read(second, dtype="float64", always_2d=True)
@@ -55,8 +55,8 @@ def test_what_is_read_is_written_back_bit_for_bit(tmp_path, kind, subtype, rate,
 @pytest.mark.parametrize("subtype", ["PCM_S8", "PCM_U8", "ULAW", "PCM_16", "PCM_24"])
 def test_an_aiff_has_as_many_frames_as_were_written(tmp_path, subtype, frames):
     samples = np.full((frames, 1), 0.25)
-    audio.write(tmp_path / "a.aiff", samples, recording(samples, kind="AIFF", sub=subtype))
-    assert len(audio.read(tmp_path / "a.aiff").samples) == frames
+    recordings.write(tmp_path / "a.aiff", samples, recording(samples, kind="AIFF", sub=subtype))
+    assert len(recordings.read(tmp_path / "a.aiff").samples) == frames
 
 
 @pytest.mark.parametrize("kind", ["WAV", "FLAC", "AIFF", "CAF", "W64", "AU"])
@@ -64,8 +64,8 @@ def test_every_16_bit_level_survives(tmp_path, kind):
     levels = np.arange(-(2**15), 2**15).astype(np.int16)
     path = tmp_path / name_of(kind)
     sf.write(path, levels, 16_000, format=kind, subtype="PCM_16")
-    read = audio.read(path)
-    audio.write(path, read.samples, read)
+    read = recordings.read(path)
+    recordings.write(path, read.samples, read)
     np.testing.assert_array_equal(sf.read(path, dtype="int16")[0], levels)
 
 
@@ -75,7 +75,7 @@ def test_every_16_bit_level_survives(tmp_path, kind):
 def test_pcm_rounds_to_the_nearest_level_in_every_format(tmp_path_factory, kind, values):
     samples = np.array(values, np.float32)
     path = tmp_path_factory.mktemp("pcm") / name_of(kind)
-    assert audio.write(path, samples, recording(samples, kind=kind)) == 0
+    assert recordings.write(path, samples, recording(samples, kind=kind)) == 0
     expected = np.clip(np.rint(samples * 2.0**15), -(2**15), 2**15 - 1)
     np.testing.assert_array_equal(sf.read(path, dtype="int16")[0], expected)
 
@@ -86,8 +86,8 @@ def test_pcm_rounds_to_the_nearest_level_in_every_format(tmp_path_factory, kind,
 def test_lossy_formats_keep_length_and_sound(tmp_path, kind, subtype, rate, channels):
     samples = tone(rate, channels)
     path = tmp_path / name_of(kind)
-    assert audio.write(path, samples, recording(samples, rate, kind, subtype)) == 0
-    back = audio.read(path)
+    assert recordings.write(path, samples, recording(samples, rate, kind, subtype)) == 0
+    back = recordings.read(path)
     assert (back.format, back.subtype, back.sample_rate) == (kind, subtype, rate)
     assert back.samples.shape == samples.shape
     # libsndfile's Opus encoder does not flush: the last 6 ms may come back as anything.
@@ -102,10 +102,10 @@ def test_lossy_output_has_the_hosts_bitrate_or_more(tmp_path, kind, subtype, lev
     path = tmp_path / name_of(kind)
     mode = {"bitrate_mode": "CONSTANT"} if kind == "MP3" else {}
     sf.write(path, samples, 48_000, subtype, format=kind, compression_level=level, **mode)
-    read = audio.read(path)
+    read = recordings.read(path)
     assert read.bitrate_bps
-    audio.write(tmp_path / ("b" + path.suffix), read.samples, read)
-    again = audio.read(tmp_path / ("b" + path.suffix))
+    recordings.write(tmp_path / ("b" + path.suffix), read.samples, read)
+    again = recordings.read(tmp_path / ("b" + path.suffix))
     assert again.bitrate_bps
     assert again.bitrate_bps > 0.95 * read.bitrate_bps
 
@@ -114,13 +114,13 @@ def test_lossy_formats_hold_peaks_beyond_full_scale(tmp_path):
     samples = 8 * tone(48_000, 1)
     for kind, subtype in LOSSY:
         path = tmp_path / name_of(kind)
-        assert audio.write(path, samples, recording(samples, 48_000, kind, subtype)) == 0
-        assert np.abs(audio.read(path).samples).max() > 1.5
+        assert recordings.write(path, samples, recording(samples, 48_000, kind, subtype)) == 0
+        assert np.abs(recordings.read(path).samples).max() > 1.5
 
 
 def test_a_long_vorbis_file_does_not_overrun_the_encoder(tmp_path):
     samples = np.zeros((2_880_000, 2), np.float32)  # in one piece this ends the process
-    audio.write(tmp_path / "a.ogg", samples, recording(samples, 48_000))
+    recordings.write(tmp_path / "a.ogg", samples, recording(samples, 48_000))
     assert sf.info(tmp_path / "a.ogg").frames == 2_880_000
 
 
@@ -129,11 +129,11 @@ def test_tags_travel(tmp_path, kind):
     samples = tone(16_000, 1)
     tags = {"title": "Ein Brüllen", "artist": "nobody", "date": "2024", "own": "word"}
     said = Metadata.of(tags)
-    audio.write(tmp_path / name_of(kind), samples, replace(recording(samples), metadata=said))
-    read = audio.read(tmp_path / name_of(kind))
+    recordings.write(tmp_path / name_of(kind), samples, replace(recording(samples), metadata=said))
+    read = recordings.read(tmp_path / name_of(kind))
     assert read.tags == tags
-    audio.write(tmp_path / "b.flac", samples, read)
-    assert audio.read(tmp_path / "b.flac").tags == tags
+    recordings.write(tmp_path / "b.flac", samples, read)
+    assert recordings.read(tmp_path / "b.flac").tags == tags
 
 
 # Choice of format, clipping
@@ -172,7 +172,7 @@ def test_tags_travel(tmp_path, kind):
 )
 def test_the_extension_and_the_host_choose_the_format(tmp_path, kind, subtype, name, expected):
     samples = tone(16_000, 1)
-    audio.write(tmp_path / name, samples, recording(samples, 16_000, kind, subtype))
+    recordings.write(tmp_path / name, samples, recording(samples, 16_000, kind, subtype))
     info = sf.info(tmp_path / name)
     assert (info.format, info.subtype) == expected
 
@@ -180,21 +180,23 @@ def test_the_extension_and_the_host_choose_the_format(tmp_path, kind, subtype, n
 def test_a_wav_that_outgrows_its_header_becomes_rf64(tmp_path, monkeypatch):
     monkeypatch.setattr(formats, "WAV_LIMIT_BYTES", 1_000)
     samples = tone(16_000, 1)
-    audio.write(tmp_path / "a.wav", samples, recording(samples))
-    assert audio.read(tmp_path / "a.wav").format == "RF64"
+    recordings.write(tmp_path / "a.wav", samples, recording(samples))
+    assert recordings.read(tmp_path / "a.wav").format == "RF64"
 
 
 def test_an_aiff_that_outgrows_its_header_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(formats, "WAV_LIMIT_BYTES", 1_000)
     samples = tone(16_000, 1)
-    assert "4 GB" in refusal(lambda: audio.write(tmp_path / "a.aif", samples, recording(samples)))
+    assert "4 GB" in refusal(
+        lambda: recordings.write(tmp_path / "a.aif", samples, recording(samples))
+    )
 
 
 def test_long_alac_becomes_pcm(tmp_path, monkeypatch):
     monkeypatch.setattr(formats, "_ALAC_FRAMES", 1_000)
     samples = tone(16_000, 1)
-    audio.write(tmp_path / "a.caf", samples, recording(samples, kind="CAF", sub="ALAC_16"))
-    assert audio.read(tmp_path / "a.caf").subtype == "PCM_16"
+    recordings.write(tmp_path / "a.caf", samples, recording(samples, kind="CAF", sub="ALAC_16"))
+    assert recordings.read(tmp_path / "a.caf").subtype == "PCM_16"
 
 
 @pytest.mark.parametrize(
@@ -203,9 +205,9 @@ def test_long_alac_becomes_pcm(tmp_path, monkeypatch):
 )
 def test_the_order_of_bytes_is_kept(tmp_path, name, endian, start):
     sf.write(tmp_path / name, tone(16_000, 1), 16_000, subtype="PCM_16", endian=endian)
-    read = audio.read(tmp_path / name)
-    audio.write(tmp_path / ("b" + name), read.samples, read)
-    again = audio.read(tmp_path / ("b" + name))
+    read = recordings.read(tmp_path / name)
+    recordings.write(tmp_path / ("b" + name), read.samples, read)
+    again = recordings.read(tmp_path / ("b" + name))
     assert (again.endian, (tmp_path / ("b" + name)).read_bytes()[:4]) == (endian, start)
     np.testing.assert_array_equal(again.samples, read.samples)
 
@@ -213,8 +215,8 @@ def test_the_order_of_bytes_is_kept(tmp_path, name, endian, start):
 def test_every_suffix_is_written_and_read(tmp_path):
     samples = tone(48_000, 1)
     for suffix in formats.SNDFILE_SUFFIXES:
-        audio.write(tmp_path / f"a{suffix}", samples, recording(samples, 48_000))
-        assert len(audio.read(tmp_path / f"a{suffix}").samples) == len(samples)
+        recordings.write(tmp_path / f"a{suffix}", samples, recording(samples, 48_000))
+        assert len(recordings.read(tmp_path / f"a{suffix}").samples) == len(samples)
     assert set(formats.SUFFIXES) == {*formats.SNDFILE_SUFFIXES, ".m4a", ".aac"}
     items = manifest.read(str(tmp_path))
     assert {Path(item.path).suffix for item in items} == set(formats.SNDFILE_SUFFIXES)
@@ -223,16 +225,16 @@ def test_every_suffix_is_written_and_read(tmp_path):
 @pytest.mark.parametrize("subtype", ["PCM_16", "PCM_32", "ULAW"])
 def test_samples_beyond_full_scale_are_limited_and_counted(tmp_path, subtype):
     samples = np.array([0.0, 1.0, -1.0, 1.5, -2.0, 1.0001])
-    assert audio.write(tmp_path / "a.wav", samples, recording(samples, sub=subtype)) == 3
-    back = audio.read(tmp_path / "a.wav").samples[:, 0]
+    assert recordings.write(tmp_path / "a.wav", samples, recording(samples, sub=subtype)) == 3
+    back = recordings.read(tmp_path / "a.wav").samples[:, 0]
     assert back[3] == back[1] > 0.97
     assert back[4] == back[2] < -0.97
 
 
 def test_float_files_are_not_clipped(tmp_path):
     samples = np.array([1.5, -2.0], np.float32)
-    assert audio.write(tmp_path / "a.wav", samples, recording(samples, sub="FLOAT")) == 0
-    np.testing.assert_array_equal(audio.read(tmp_path / "a.wav").samples[:, 0], samples)
+    assert recordings.write(tmp_path / "a.wav", samples, recording(samples, sub="FLOAT")) == 0
+    np.testing.assert_array_equal(recordings.read(tmp_path / "a.wav").samples[:, 0], samples)
 
 
 @pytest.mark.parametrize(
@@ -251,5 +253,5 @@ def test_float_files_are_not_clipped(tmp_path):
 def test_what_cannot_be_written_is_refused(tmp_path, name, rate, channels, word):
     samples = tone(rate, channels, 0.1)
     path = tmp_path / name
-    assert word in refusal(lambda: audio.write(path, samples, recording(samples, rate)))
+    assert word in refusal(lambda: recordings.write(path, samples, recording(samples, rate)))
     assert list(tmp_path.iterdir()) == []

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keybound import audio, blocks
+from keybound.audio import recordings, streaming
 from keybound.engine import ABSENT, Engine
 
 SPEECH = Path(__file__).parent / "data" / "flite-rms.flac"
@@ -19,7 +19,7 @@ def test_blocks_are_still_where_no_sound_is_near(
 ) -> None:
     samples = np.concatenate([[0.1, 0.2 if loud else 0.1] for loud in sounds]).astype(np.float32)
     near = [any(sounds[max(0, i - past) : i + future + 1]) for i in range(len(sounds))]
-    assert blocks.still(samples, 2, past, future).tolist() == [not n for n in near]
+    assert streaming.still(samples, 2, past, future).tolist() == [not n for n in near]
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e-4, 0.01, -0.1])
@@ -32,11 +32,11 @@ def test_an_offset_is_no_mark(offset: float) -> None:
 def test_a_pause_is_as_still_in_chunks_as_in_the_whole(
     size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nets, speech = Engine(), audio.read(SPEECH).samples[:16000, 0].astype(np.float32)
+    nets, speech = Engine(), recordings.read(SPEECH).samples[:16000, 0].astype(np.float32)
     recording = np.concatenate([speech, np.full(48000, 0.01, np.float32), speech])
     whole, _ = nets.frames(recording)
-    still = np.flatnonzero(blocks.still(recording, 320, *nets.card.detect_context))
+    still = np.flatnonzero(streaming.still(recording, 320, *nets.card.detect_context))
     assert still.tolist() == list(range(50 + 25, 200 - 25))
     assert (whole[still] == ABSENT).all()
-    monkeypatch.setattr(blocks, "CHUNK_BLOCKS", size)
+    monkeypatch.setattr(streaming, "CHUNK_BLOCKS", size)
     assert np.array_equal(nets.frames(recording)[0], whole)

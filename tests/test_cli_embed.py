@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from keybound import audio
+from keybound.audio import recordings
 from keybound.crypto.keys import Key
 
 DATA = Path(__file__).parent / "data"
@@ -134,7 +134,7 @@ def test_a_format_stays_what_it_was(
     run: Run, key: Path, suffix: str, kind: str, subtype: str, rate: int, channels: int
 ) -> None:
     samples, made = sf.read(DATA / "flite-rms.flac", dtype="float32")
-    wide = audio.resample(samples, made, rate)
+    wide = recordings.resample(samples, made, rate)
     sf.write(f"in.{suffix}", np.stack([wide] * channels, 1), rate, format=kind, subtype=subtype)
     whose = ("--key", key, "--payload", PAYLOAD)
     outcome = run("embed", f"in.{suffix}", f"out.{suffix}", *whose)

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from keybound import audio, checking, rolling
+from keybound import checking, rolling
+from keybound.audio import recordings
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.registry import Party, Registry, default_path
@@ -289,7 +290,7 @@ def test_detect_for_machines(run: Run, marked: Path, marker: Watermarker) -> Non
         "channel", "channels_tried",
     }  # fmt: skip
     assert plain["present"] is True
-    heard = audio.read(marked)
+    heard = recordings.read(marked)
     found = marker.detect(heard.samples, heard.sample_rate)
     assert plain["presence"] == pytest.approx(found.presence)
     whole = run("detect", marked, "--json", "--frames").json

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from keybound import audio
-from keybound import blocks as blocks_room
+from keybound.audio import recordings
+from keybound.audio import streaming as blocks_room
 from keybound.engine import CARD_VERSION, SHIPPED, Engine, read_card
 from keybound.errors import ModelError
 
@@ -33,7 +33,7 @@ def nets() -> Engine:
 
 @pytest.fixture(scope="module")
 def speech() -> Floats:
-    return audio.read(DATA / "flite-rms.flac").samples[:, 0].astype(np.float32)
+    return recordings.read(DATA / "flite-rms.flac").samples[:, 0].astype(np.float32)
 
 
 @pytest.fixture

@@ -11,10 +11,11 @@ import pytest
 import soundfile as sf
 from numpy.typing import NDArray
 
-from keybound import audio, files, seal, tiles
+from keybound import files, seal, tiles
+from keybound.audio import recordings
+from keybound.audio.metadata import Metadata
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError
-from keybound.metadata import Metadata
 from keybound.watermark import Watermarker
 
 Samples = NDArray[Any]
@@ -28,7 +29,7 @@ with_ffmpeg = pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="ffmpeg 
 @pytest.fixture(scope="module")
 def speech() -> Samples:
     """Ten seconds of synthetic speech at 16 kHz."""
-    clips = [audio.read(path).samples[:, 0] for path in sorted(DATA.glob("*.flac"))]
+    clips = [recordings.read(path).samples[:, 0] for path in sorted(DATA.glob("*.flac"))]
     return np.concatenate(clips * 3)[:160_000].astype(np.float32)
 
 
@@ -36,7 +37,7 @@ def speech() -> Samples:
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of a little over a second, so that ten seconds are many."""
     monkeypatch.setattr(files, "BLOCK_S", 1.237)
-    monkeypatch.setattr("keybound.blocks.CHUNK_BLOCKS", 40)
+    monkeypatch.setattr("keybound.audio.streaming.CHUNK_BLOCKS", 40)
 
 
 Host = Callable[..., Path]
@@ -45,7 +46,7 @@ Host = Callable[..., Path]
 @pytest.fixture
 def host(tmp_path: Path, speech: Samples) -> Host:
     def make(name: str, rate: int = 16_000, channels: int = 1, **kind: Any) -> Path:
-        sound = audio.resample(speech, 16_000, rate)
+        sound = recordings.resample(speech, 16_000, rate)
         sound = np.stack([sound, 0.6 * np.roll(sound, 999)][:channels], axis=1)
         sf.write(tmp_path / name, sound, rate, **kind)
         return tmp_path / name
@@ -81,7 +82,7 @@ def test_a_file_in_blocks_is_marked_as_the_whole(
     )
     assert verdict.verified
     assert (written.clipped, written.position) == (0, 0)
-    read, made = audio.read(source), audio.read(output)
+    read, made = recordings.read(source), recordings.read(output)
     kinds = [(r.sample_rate, r.format, r.subtype, r.samples.shape) for r in (read, made)]
     assert kinds[0] == kinds[1]
     whole = Watermarker().embed(read.samples, rate, key=KEY, payload=PAYLOAD, position=0)
@@ -97,7 +98,7 @@ def test_a_file_in_blocks_is_marked_as_the_whole(
 def test_a_file_in_blocks_is_heard_as_the_whole(marker: Watermarker, host: Host, rate: int) -> None:
     path = host("a.wav", rate, 2)
     found = files.detect(marker, path)
-    whole = Watermarker().detect(audio.read(path).samples, rate)
+    whole = Watermarker().detect(recordings.read(path).samples, rate)
     np.testing.assert_allclose(found.frame_presence, whole.frame_presence, rtol=0, atol=1e-3)
     assert (found.present, found.spans) == (whole.present, whole.spans) == (False, ())
 
@@ -135,10 +136,10 @@ def test_peaks_beyond_full_scale_are_limited_and_counted(
     _, written = files.embed(
         marker, tmp_path / "loud.wav", tmp_path / "out.wav", key=KEY, payload=PAYLOAD, position=0
     )
-    read = audio.read(tmp_path / "loud.wav")
+    read = recordings.read(tmp_path / "loud.wav")
     whole = marker.embed(read.samples, 16_000, key=KEY, payload=PAYLOAD, position=0)
     assert written.clipped == np.count_nonzero(np.abs(whole) > 1.0)
-    made = audio.read(tmp_path / "out.wav").samples
+    made = recordings.read(tmp_path / "out.wav").samples
     np.testing.assert_allclose(made, np.clip(whole, -1, 1), rtol=0, atol=2**-14)
 
 
@@ -158,12 +159,14 @@ def test_a_file_cut_short_leaves_nothing(marker: Watermarker, host: Host, tmp_pa
 def test_an_m4a_is_marked_and_stays_one(
     marker: Watermarker, host: Host, tmp_path: Path, rate: int, channels: int
 ) -> None:
-    first = audio.read(host("a.wav", rate, channels))
+    first = recordings.read(host("a.wav", rate, channels))
     tags = {"title": "a talk", "artist": "a voice"}
     said = Metadata.of(tags)
-    like = audio.Recording(first.samples, rate, "M4A", "AAC", metadata=said, bitrate_bps=96_000)
-    audio.write(tmp_path / "a.m4a", first.samples, like)
-    read = audio.read(tmp_path / "a.m4a")
+    like = recordings.Recording(
+        first.samples, rate, "M4A", "AAC", metadata=said, bitrate_bps=96_000
+    )
+    recordings.write(tmp_path / "a.m4a", first.samples, like)
+    read = recordings.read(tmp_path / "a.m4a")
     assert (read.sample_rate, read.format, read.subtype) == (rate, "M4A", "AAC")
     assert abs(len(read.samples) - len(first.samples)) <= 2_048
     assert {name: read.tags.get(name) for name in tags} == tags
@@ -171,7 +174,7 @@ def test_an_m4a_is_marked_and_stays_one(
         marker, tmp_path / "a.m4a", tmp_path / "b.m4a", key=KEY, payload=PAYLOAD, position=0
     )
     assert verdict.verified
-    again = audio.read(tmp_path / "b.m4a")
+    again = recordings.read(tmp_path / "b.m4a")
     assert (again.sample_rate, again.samples.shape[1]) == (rate, channels)
     assert {name: again.tags.get(name) for name in tags} == tags
     files.embed(
@@ -185,11 +188,11 @@ def test_an_m4a_is_marked_and_stays_one(
 def test_a_broken_m4a_is_refused(tmp_path: Path, host: Host) -> None:
     (tmp_path / "a.m4a").write_bytes(b"\0\0\0\x20ftypM4A " + bytes(500))
     with pytest.raises(AudioError, match=r"a\.m4a cannot be decoded") as caught:
-        audio.read(tmp_path / "a.m4a")
+        recordings.read(tmp_path / "a.m4a")
     assert str(caught.value.hint).startswith("ffmpeg: ")
-    first = audio.read(host("a.wav", 22_051))
+    first = recordings.read(host("a.wav", 22_051))
     with pytest.raises(AudioError, match="m4a cannot hold a rate of 22051 Hz"):
-        audio.write(tmp_path / "b.m4a", first.samples, first)
+        recordings.write(tmp_path / "b.m4a", first.samples, first)
 
 
 def test_without_ffmpeg_an_m4a_says_what_it_takes(
@@ -198,9 +201,9 @@ def test_without_ffmpeg_an_m4a_says_what_it_takes(
     monkeypatch.setattr(shutil, "which", lambda _: None)
     (tmp_path / "a.m4a").write_bytes(b"\0\0\0\x20ftypM4A " + bytes(500))
     with pytest.raises(AudioError, match=r"a\.m4a is aac, and to read it takes ffmpeg") as caught:
-        audio.read(tmp_path / "a.m4a")
+        recordings.read(tmp_path / "a.m4a")
     assert "apt install ffmpeg" in str(caught.value.hint)
-    first = audio.read(host("a.wav"))
+    first = recordings.read(host("a.wav"))
     with pytest.raises(AudioError, match=r"b\.m4a is aac, and to write it takes ffmpeg"):
-        audio.write(tmp_path / "b.m4a", first.samples, first)
+        recordings.write(tmp_path / "b.m4a", first.samples, first)
     assert not (tmp_path / "b.m4a").exists()

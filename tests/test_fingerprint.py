@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from keybound import attacks, audio, fingerprint, likeness, seal
+from keybound import attacks, fingerprint, likeness, seal
+from keybound.audio import recordings
 from keybound.errors import CodeError
 from keybound.fingerprint import Fingerprint
 
@@ -23,7 +24,7 @@ few = settings(max_examples=15, deadline=None)
 
 
 def voice(name: str, length_s: float = 3.0) -> Floats:
-    samples = audio.read(DATA / f"{name}.flac").samples[:, 0].astype(np.float32)
+    samples = recordings.read(DATA / f"{name}.flac").samples[:, 0].astype(np.float32)
     return np.resize(samples, round(length_s * RATE))
 
 

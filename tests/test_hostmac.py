@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keybound import attacks, audio, fingerprint, hostmac
+from keybound import attacks, fingerprint, hostmac
+from keybound.audio import recordings
 from keybound.crypto.keys import Key
 from keybound.errors import CodeError
 from keybound.evidence import Levels
@@ -20,7 +21,7 @@ DATA = Path(__file__).parent / "data"
 
 
 def levels(name: str, attack: str = "clean") -> Levels:
-    samples = audio.read(DATA / f"{name}.flac").samples[: 3 * 16000, 0].astype(np.float32)
+    samples = recordings.read(DATA / f"{name}.flac").samples[: 3 * 16000, 0].astype(np.float32)
     hit = attacks.attack(attack)
     return fingerprint.hear(hit.apply(samples, 16000, hit.draw(np.random.default_rng(1), None)))
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from keybound import audio, fingerprint, origin, records
+from keybound import fingerprint, origin, records
+from keybound.audio import recordings
 from keybound.crypto.keys import Key
 from keybound.errors import RecordError
 from keybound.evidence import Levels
@@ -24,7 +25,7 @@ SEALED = Sealed(p=1e-20, z=12.0, position=7, start_s=0.0, speed=1.0, places=1)
 
 
 def heard(name: str, seconds: float = 3.5) -> Levels:
-    samples = audio.read(DATA / f"{name}.flac").samples[: int(seconds * 16000), 0]
+    samples = recordings.read(DATA / f"{name}.flac").samples[: int(seconds * 16000), 0]
     return fingerprint.hear(samples.astype(np.float32))
 
 

@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from keybound import ffmpeg, output
+from keybound import output
+from keybound.audio import ffmpeg
 from keybound.errors import AudioError, CorpusError
 
 Run = Callable[..., Any]  # to the outcome of `run` in conftest

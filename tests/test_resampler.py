@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from keybound.resampler import TRANSITION_HZ, Resampler
+from keybound.audio.resample import TRANSITION_HZ, Resampler
 
 RATES = [8_000, 11_025, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 96_000, 192_000]
 few = settings(max_examples=40, deadline=None)

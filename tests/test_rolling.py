@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from keybound import audio
+from keybound.audio import recordings
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.errors import CodeError
@@ -39,7 +39,7 @@ few = settings(max_examples=20, deadline=None)
 def host() -> Floats:
     """Six seconds of synthetic speech."""
     names = ("flite-rms", "espeak-ng-gb")
-    parts = [audio.read(DATA / f"{name}.flac").samples[: 3 * RATE, 0] for name in names]
+    parts = [recordings.read(DATA / f"{name}.flac").samples[: 3 * RATE, 0] for name in names]
     return np.concatenate(parts).astype(np.float32)
 
 

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keybound import audio, seal, search
+from keybound import seal, search
+from keybound.audio import recordings
 from keybound.crypto.keys import Key
 from keybound.search import Ask, Places, Sealed
 from keybound.sounds import Hearing
@@ -50,7 +51,7 @@ def test_sound_before_it_does_no_harm(host: Floats) -> None:
 @pytest.mark.parametrize("speed", [0.97, 1.012, 1.04])
 def test_a_change_of_speed_is_found(host: Floats, speed: float) -> None:
     marked = sealed(host)
-    faster = audio.resample(marked, round(RATE * speed), RATE)
+    faster = recordings.resample(marked, round(RATE * speed), RATE)
     assert not search.find(heard(faster), KEY, CODE, Places((3,))).holds
     found = search.find(heard(faster), KEY, CODE, Places((3,), speed=0.05))
     assert found.holds

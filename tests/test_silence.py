@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from keybound.silence import silence
+from keybound.audio.silence import silence
 
 PRINT = "import ctypes; ctypes.CDLL(None).perror(b'from c')"
 
@@ -53,7 +53,7 @@ def test_a_damaged_mp3_is_one_line_or_none(mp3, tmp_path):
 def test_c_is_silent_and_python_is_not():
     script = f"""
 import sys
-from keybound.silence import silence
+from keybound.audio.silence import silence
 {PRINT}
 with silence():
     with silence():

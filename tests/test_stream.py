@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import keybound
-from keybound import audio
+from keybound.audio import recordings
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError
 from keybound.stream import StreamDetector, StreamEmbedder
@@ -29,7 +29,7 @@ few = settings(max_examples=12, deadline=None)
 
 @pytest.fixture(scope="module")
 def clip() -> Samples:
-    return audio.read(DATA / "flite-rms.flac").samples[:, 0]
+    return recordings.read(DATA / "flite-rms.flac").samples[:, 0]
 
 
 def cut(data: st.DataObject, samples: Samples) -> list[Samples]:
@@ -43,7 +43,7 @@ def cut(data: st.DataObject, samples: Samples) -> list[Samples]:
 def test_a_stream_is_marked_as_the_whole_is_and_on_time(
     marker: Watermarker, clip: Samples, data: st.DataObject, rate: int, channels: int
 ) -> None:
-    host = audio.resample(clip[: data.draw(st.integers(1_700, 24_000))], RATE, rate)
+    host = recordings.resample(clip[: data.draw(st.integers(1_700, 24_000))], RATE, rate)
     host = np.stack([host, 0.5 * host[::-1]], axis=1) if channels == 2 else host
     whole = marker.embed(host, rate, key=KEY, payload=PAYLOAD, position=0, check=False)
     stream = marker.embedder(rate, key=KEY, payload=PAYLOAD, position=0, channels=channels)
@@ -63,7 +63,7 @@ def test_a_stream_is_marked_as_the_whole_is_and_on_time(
 def test_a_stream_is_heard_as_the_whole_is(
     marker: Watermarker, clip: Samples, data: st.DataObject, rate: int
 ) -> None:
-    heard = audio.resample(clip[: data.draw(st.integers(1_700, 24_000))], RATE, rate)
+    heard = recordings.resample(clip[: data.draw(st.integers(1_700, 24_000))], RATE, rate)
     whole = marker.detect(heard, rate)
     stream = marker.detector(rate)
     assert stream.latency_s <= 0.6

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from keybound import audio, files, fingerprint, trial
+from keybound import files, fingerprint, trial
+from keybound.audio import recordings
 from keybound.claims import Options
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
@@ -23,7 +24,7 @@ ALICE = Claim("alice", KEY, PAYLOAD, None)
 
 
 def speech(name: str) -> Any:
-    samples = audio.read(DATA / f"{name}.flac").samples[:, 0].astype(np.float32)
+    samples = recordings.read(DATA / f"{name}.flac").samples[:, 0].astype(np.float32)
     return np.tile(samples, 2)
 
 

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 import keybound
-from keybound import audio
+from keybound.audio import recordings
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError
 from keybound.evidence import Tail
@@ -76,7 +76,7 @@ def test_marking_is_deterministic(marker: Watermarker, clip: Samples, marked: Sa
 
 @pytest.mark.parametrize("rate", [8_000, 16_000, 22_050, 44_100, 48_000, 96_000, 192_000])
 def test_a_mark_is_read_at_every_rate(marker: Watermarker, clip: Samples, rate: int) -> None:
-    host = audio.resample(clip, RATE, rate)
+    host = recordings.resample(clip, RATE, rate)
     marked = marker.embed(host, rate, key=KEY, payload=PAYLOAD, position=0)
     assert marked.shape == host.shape
     verdict = marker.verify(marked, rate, key=KEY, payload=PAYLOAD)
@@ -90,9 +90,11 @@ def test_a_mark_outlives_a_change_of_rate(
     marker: Watermarker, clip: Samples, made: int, heard: int
 ) -> None:
     marked = marker.embed(
-        audio.resample(clip, RATE, made), made, key=KEY, payload=PAYLOAD, position=0
+        recordings.resample(clip, RATE, made), made, key=KEY, payload=PAYLOAD, position=0
     )
-    verdict = marker.verify(audio.resample(marked, made, heard), heard, key=KEY, payload=PAYLOAD)
+    verdict = marker.verify(
+        recordings.resample(marked, made, heard), heard, key=KEY, payload=PAYLOAD
+    )
     assert verdict.verified
 
 
@@ -104,7 +106,7 @@ def above_hz(samples: Samples, rate: int, edge_hz: float) -> float:
 
 @pytest.mark.parametrize("rate", [44_100, 48_000, 192_000])
 def test_what_lies_above_8_khz_is_left_alone(marker: Watermarker, clip: Samples, rate: int) -> None:
-    narrow = audio.resample(clip.astype(np.float64), RATE, rate)
+    narrow = recordings.resample(clip.astype(np.float64), RATE, rate)
     hiss = np.fft.rfft(0.03 * np.random.default_rng(0).standard_normal(len(narrow)))
     hiss[np.fft.rfftfreq(len(narrow), 1 / rate) < 9_000] = 0
     host = narrow + np.fft.irfft(hiss, len(narrow))
@@ -121,7 +123,7 @@ def test_what_lies_above_8_khz_is_left_alone(marker: Watermarker, clip: Samples,
 def test_the_carrier_comes_neither_early_nor_late(
     marker: Watermarker, clip: Samples, rate: int
 ) -> None:
-    host = audio.resample(clip, RATE, rate).astype(np.float64)
+    host = recordings.resample(clip, RATE, rate).astype(np.float64)
     host[:rate] = 0  # a second of silence has no carrier, so its end shows where the carrier lies
     carrier = np.abs(marker.embed(host, rate, key=KEY, payload=PAYLOAD, position=0) - host)
     assert carrier[: int(0.95 * rate)].max() < 1e-5

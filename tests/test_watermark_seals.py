@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from keybound import seal
-from keybound.blocks import Sum
+from keybound.audio.streaming import Sum
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.errors import CodeError, KeyBoundError

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from keybound.blocks import Feeder, Floats, still
+from keybound.audio.streaming import Feeder, Floats, still
 from keybound.errors import ModelError
 from keybound.evidence import Tail
 

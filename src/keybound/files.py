@@ -15,8 +15,9 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from keybound import audio, fingerprint, records, stages
+from keybound import fingerprint, records, stages
 from keybound import output as outputs
+from keybound.audio import recordings
 from keybound.channels import Hearing
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError
@@ -145,12 +146,12 @@ def _write(
     progress: Progress,
 ) -> Written:
     """Write a marked copy of a file, in its own format."""
-    with audio.Reader(host) as file:
+    with recordings.Reader(host) as file:
         if 0 < file.frames < SHORTEST_S * file.sample_rate:
             raise too_short(file.frames / file.sample_rate)
         stream = marker.embedder(file.sample_rate, channels=file.channels, **how)
         energy = 0.0
-        with audio.writing(part, file, file.frames, file.channels) as made:
+        with recordings.writing(part, file, file.frames, file.channels) as made:
             held = None  # the last block ends the stream
             for block in _blocks(file, progress):
                 energy += float(np.sum(np.square(block)))
@@ -172,7 +173,7 @@ def detect(
     progress: Progress = lambda *_: None,
 ) -> Detection:
     """Look for a mark in a file. No key is needed; a seal is looked for in the `levels`."""
-    with audio.Reader(recording) as file:
+    with recordings.Reader(recording) as file:
         stream = marker.detector(file.sample_rate, channels=file.channels, levels=levels)
         held = None  # the last block ends the stream
         for block in _blocks(file, progress):
@@ -185,7 +186,7 @@ def detect(
 
 def listen(recording: str | os.PathLike[str]) -> Levels:
     """Hear the levels of a file, as a detection holds them, without the networks."""
-    with audio.Reader(recording) as file:
+    with recordings.Reader(recording) as file:
         hearing = Hearing(file.sample_rate, file.channels, levels=True)
         for block in _blocks(file, lambda *_: None):
             hearing.hear(block.astype(np.float32, copy=False))
@@ -193,7 +194,7 @@ def listen(recording: str | os.PathLike[str]) -> Levels:
     return hearing.levels(last=True)[0]
 
 
-def _blocks(file: audio.Reader, progress: Progress) -> Iterator[audio.Samples]:
+def _blocks(file: recordings.Reader, progress: Progress) -> Iterator[recordings.Samples]:
     size = min(round(BLOCK_S * file.sample_rate), _BLOCK_SAMPLES // file.channels)
     done = 0
     for block in file.blocks(size):
@@ -219,13 +220,13 @@ def attack(
     mode = outputs.mode_of(recording)
     stages.sweep(Path(output).parent)
     with outputs.staged(output, source=recording, replace=replace, mode=mode) as part:
-        heard = audio.read(recording)
+        heard = recordings.read(recording)
         channels = [
             hit.apply(channel.astype(np.float32), heard.sample_rate, parameters)
             for channel in heard.samples.T
         ]
-        attacked = audio.check(np.stack(channels, axis=1), heard.sample_rate)
-        with audio.writing(part.path, heard, *attacked.shape) as made:
+        attacked = recordings.check(np.stack(channels, axis=1), heard.sample_rate)
+        with recordings.writing(part.path, heard, *attacked.shape) as made:
             made.write(attacked)
         part.publish()
     return parameters

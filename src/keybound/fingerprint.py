@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from keybound import channels, seal
-from keybound.blocks import Floats
+from keybound.audio.streaming import Floats
 from keybound.errors import CodeError
 from keybound.evidence import Levels
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from keybound.blocks import Floats
+from keybound.audio.streaming import Floats
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.errors import CodeError

@@ -12,7 +12,7 @@ from typing import Self
 
 import numpy as np
 
-from keybound.blocks import Floats
+from keybound.audio.streaming import Floats
 from keybound.evidence import Levels
 from keybound.fingerprint import (
     BITS,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from keybound.blocks import Floats
+from keybound.audio.streaming import Floats
 from keybound.crypto.keys import Key
 from keybound.errors import RecordError
 from keybound.evidence import Levels

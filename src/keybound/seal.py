@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from keybound.blocks import Feeder, Floats
+from keybound.audio.streaming import Feeder, Floats
 from keybound.crypto.codes import Bits, check_integer
 from keybound.crypto.keys import Key
 from keybound.errors import CodeError

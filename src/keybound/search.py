@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from keybound import seal
-from keybound.blocks import Floats
+from keybound.audio.streaming import Floats
 from keybound.crypto.codes import Bits
 from keybound.crypto.keys import Key
 from keybound.evidence import Levels

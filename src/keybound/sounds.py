@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from keybound import seal
-from keybound.blocks import Floats
+from keybound.audio.streaming import Floats
 from keybound.evidence import Levels
 from keybound.seal import BANDS, STEP_S
 from keybound.tiles import Tiles, busiest

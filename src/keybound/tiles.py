@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from keybound import seal
-from keybound.blocks import Floats
+from keybound.audio.streaming import Floats
 from keybound.crypto.codes import Bits
 from keybound.crypto.keys import Key
 from keybound.evidence import Levels

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from keybound import audio
+from keybound.audio import recordings
 from keybound.corpora import manifest
 from keybound.crypto.keys import Key
 from keybound.watermark import Watermarker
@@ -30,7 +30,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="session")
 def speech() -> np.ndarray[Any, Any]:
     samples, rate = sf.read(DATA / "flite-rms.flac", dtype="float32")
-    return audio.resample(samples, rate, RATE)[: 2 * RATE]
+    return recordings.resample(samples, rate, RATE)[: 2 * RATE]
 
 
 @pytest.fixture(scope="session")

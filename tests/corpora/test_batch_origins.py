@@ -12,7 +12,7 @@ import pytest
 import soundfile as sf
 from made_corpus import RATE, done, rows, times
 
-from keybound import audio
+from keybound.audio import recordings
 from keybound.corpora import corpus, journal, manifest, worker
 from keybound.corpora.origins import candidates
 from keybound.crypto.keys import Key
@@ -33,8 +33,8 @@ VERIFYING = ("batch", "verify", "heard", "--party", "alice", "--jobs", 1, "--res
 def hosts() -> dict[str, Samples]:
     """Six seconds of each of two voices."""
     names = ("flite-rms", "espeak-ng-gb")
-    read = {name: audio.read(DATA / f"{name}.flac") for name in names}
-    once = {n: audio.resample(r.samples[:, 0], r.sample_rate, RATE) for n, r in read.items()}
+    read = {name: recordings.read(DATA / f"{name}.flac") for name in names}
+    once = {n: recordings.resample(r.samples[:, 0], r.sample_rate, RATE) for n, r in read.items()}
     return {name: np.resize(samples, 6 * RATE) for name, samples in once.items()}
 
 

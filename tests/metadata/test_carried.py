@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from keybound import audio, files, metadata
+from keybound import files
+from keybound.audio import metadata, recordings
+from keybound.audio.metadata import Metadata
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError
-from keybound.metadata import Metadata
 from keybound.watermark import Watermarker
 
 KEY, PAYLOAD = Key(bytes(range(32))), 0x5EED
@@ -27,17 +28,17 @@ KEY, PAYLOAD = Key(bytes(range(32))), 0x5EED
 def carried(path: Path) -> Path:
     """Write a host again, with and without what it says; the sound must be the same."""
     output, plain = path.with_name("b" + path.suffix), path.with_name("c" + path.suffix)
-    with audio.Reader(path) as host:
+    with recordings.Reader(path) as host:
         samples = np.concatenate(list(host.blocks(1_000)))
-        with audio.writing(output, host, host.frames, 1) as file:
+        with recordings.writing(output, host, host.frames, 1) as file:
             file.write(samples)
         assert file.not_carried == ()
-        bare = audio.Recording(
+        bare = recordings.Recording(
             samples, 16_000, host.format, host.subtype, Metadata(), host.bitrate_bps, host.endian
         )
-        audio.write(plain, samples, bare)
+        recordings.write(plain, samples, bare)
     np.testing.assert_array_equal(sf.read(output)[0], sf.read(plain)[0])
-    np.testing.assert_array_equal(audio.read(output).samples, audio.read(plain).samples)
+    np.testing.assert_array_equal(recordings.read(output).samples, recordings.read(plain).samples)
     return output
 
 
@@ -148,7 +149,7 @@ def test_aiff_chunks(tmp_path, subtype):
         assert data.count(piece) == 1
         assert (data.index(piece) < data.index(b"SSND")) == (piece in made.AIFF_BEFORE)
     assert int.from_bytes(data[4:8], "big") == len(data) - 8
-    assert audio.read(host).tags["comment"] == "said; again"
+    assert recordings.read(host).tags["comment"] == "said; again"
 
 
 @pytest.mark.parametrize("subtype", ["PCM_16", "PCM_S8", "ALAC_16"])
@@ -157,7 +158,7 @@ def test_caf_chunks(tmp_path, subtype):
     data = output.read_bytes()
     assert all(data.count(piece) == 1 for piece in made.CAF)
     assert data.index(b"info") < data.index(b"data") < data.index(b"uuid")
-    assert audio.read(output).tags == {"title": "Ein Brüllen", "artist": "one", "own": "mine"}
+    assert recordings.read(output).tags == {"title": "Ein Brüllen", "artist": "one", "own": "mine"}
 
 
 def test_w64_chunks(tmp_path):
@@ -169,10 +170,10 @@ def test_w64_chunks(tmp_path):
 @pytest.mark.parametrize("name", ["a.mp3", "a.ogg", "a.opus"])
 def test_a_picture_is_no_bit_rate(tmp_path, name):
     plain = made.sound(tmp_path / ("p" + name), *made.KINDS[name], frames=48_000)
-    rate = audio.read(plain).bitrate_bps
-    said = audio.read(made.HOSTS[name](tmp_path / ("h" + name))).metadata
+    rate = recordings.read(plain).bitrate_bps
+    said = recordings.read(made.HOSTS[name](tmp_path / ("h" + name))).metadata
     metadata.add(plain, made.KINDS[name][0], 48_000, said)
-    assert audio.read(plain).bitrate_bps == pytest.approx(rate, rel=0.05)
+    assert recordings.read(plain).bitrate_bps == pytest.approx(rate, rel=0.05)
 
 
 def test_au_annotation(tmp_path):
@@ -184,14 +185,14 @@ def test_au_annotation(tmp_path):
 def test_a_marked_file_says_what_its_host_says(
     marker: Watermarker, tmp_path: Path, name: str
 ) -> None:
-    speech = audio.read(Path(__file__).parents[1] / "data" / "flite-rms.flac")
+    speech = recordings.read(Path(__file__).parents[1] / "data" / "flite-rms.flac")
     host = made.HOSTS[name](tmp_path / name)
-    said = audio.read(host)
-    audio.write(host, speech.samples, said)
+    said = recordings.read(host)
+    recordings.write(host, speech.samples, said)
     output = tmp_path / ("out" + host.suffix)
     verdict, written = files.embed(marker, host, output, key=KEY, payload=PAYLOAD, position=0)
     assert (verdict.verified, written.not_carried) == (True, ())
-    again = audio.read(output)
+    again = recordings.read(output)
     pieces = [[(one.name, one.data) for one in r.metadata.pieces] for r in (said, again)]
     assert pieces[0] == pieces[1] != []
     assert said.metadata.meaning == again.metadata.meaning
@@ -213,31 +214,31 @@ def test_m4a_boxes_and_chapters(tmp_path):
     tags |= {"trkn": [(3, 12)], "----:org.example:else": [b"theirs"]}
     file.update(tags)
     file.save()
-    with audio.Reader(tmp_path / "a.m4a") as host:
+    with recordings.Reader(tmp_path / "a.m4a") as host:
         (samples,) = host.blocks()
-        with audio.writing(tmp_path / "b.m4a", host, host.frames, 1) as writer:
+        with recordings.writing(tmp_path / "b.m4a", host, host.frames, 1) as writer:
             writer.write(samples)
     assert writer.not_carried == ()
     after = mutagen.mp4.MP4(tmp_path / "b.m4a")
     assert {key: after.tags[key] for key in tags} == tags
     assert [(one.start, one.title) for one in after.chapters] == [(0, "one"), (1.5, "zwei")]
-    bare = audio.Recording(samples, 16_000, "M4A", "AAC", Metadata(), host.bitrate_bps)
-    audio.write(tmp_path / "c.m4a", samples, bare)
-    first, second = (audio.read(tmp_path / name).samples for name in ("b.m4a", "c.m4a"))
+    bare = recordings.Recording(samples, 16_000, "M4A", "AAC", Metadata(), host.bitrate_bps)
+    recordings.write(tmp_path / "c.m4a", samples, bare)
+    first, second = (recordings.read(tmp_path / name).samples for name in ("b.m4a", "c.m4a"))
     np.testing.assert_array_equal(first, second)
 
 
 @pytest.mark.parametrize("name", made.HOSTS)
 def test_no_room_for_metadata_leaves_nothing(tmp_path, name):
     resource = pytest.importorskip("resource")
-    read = audio.read(made.HOSTS[name](tmp_path / name))
-    audio.write(tmp_path / name, read.samples, dataclasses.replace(read, metadata=Metadata()))
+    read = recordings.read(made.HOSTS[name](tmp_path / name))
+    recordings.write(tmp_path / name, read.samples, dataclasses.replace(read, metadata=Metadata()))
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     room = (tmp_path / name).stat().st_size + 8
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
     try:
         with pytest.raises(AudioError):
-            audio.write(tmp_path / ("b" + name), read.samples, read)
+            recordings.write(tmp_path / ("b" + name), read.samples, read)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert [path.name for path in tmp_path.iterdir()] == [name]

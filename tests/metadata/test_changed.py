@@ -14,17 +14,17 @@ import mutagen.wave
 import numpy as np
 import pytest
 
-from keybound import audio
-from keybound.metadata import Metadata
+from keybound.audio import recordings
+from keybound.audio.metadata import Metadata
 
 
 def changed(path: Path, name: str) -> tuple[Path, tuple[str, ...]]:
     output = path.with_name(name)
-    with audio.Reader(path) as host:
+    with recordings.Reader(path) as host:
         (samples,) = host.blocks()
-        with audio.writing(output, host, host.frames, 1) as file:
+        with recordings.writing(output, host, host.frames, 1) as file:
             file.write(samples)
-    assert len(audio.read(output).samples) >= len(samples)
+    assert len(recordings.read(output).samples) >= len(samples)
     return output, file.not_carried
 
 
@@ -81,24 +81,24 @@ def test_ogg_to_wav_and_aiff(tmp_path, name, reader):
     assert tag["TIT2"].text == ["Ein Brüllen"]
     assert tag["USLT::und"].text == "la\nla"
     assert tag.getall("APIC")[0].data == made.PICTURE
-    audio.write(tmp_path / "c.wav", np.zeros(99), audio.Recording(
+    recordings.write(tmp_path / "c.wav", np.zeros(99), recordings.Recording(
         np.zeros(99), 16_000, "WAV", "PCM_16", Metadata.of({"title": "short", "genre": "Speech"})
     ))  # fmt: skip
     assert b"id3 " not in (tmp_path / "c.wav").read_bytes()  # where INFO says it all
-    assert audio.read(tmp_path / "c.wav").tags == {"title": "short", "genre": "Speech"}
+    assert recordings.read(tmp_path / "c.wav").tags == {"title": "short", "genre": "Speech"}
 
 
 def test_to_caf_w64_and_au(tmp_path):
     host = made.mp3(tmp_path / "a.mp3")
     output, lost = changed(host, "b.caf")
     assert lost == ("picture", "PRIV")
-    assert audio.read(output).tags["albumartist"] == "all of them"
+    assert recordings.read(output).tags["albumartist"] == "all of them"
     names = {"title", "artist", "albumartist", "lyrics", "own_tag", "comment", "publisher"}
     output, lost = changed(host, "b.w64")
     assert set(lost) == {*names, "picture", "PRIV"}
     output, lost = changed(host, "b.au")
     assert set(lost) == {*names, "picture", "PRIV"} - {"comment"}
-    assert audio.read(output).tags == {"comment": "said"}
+    assert recordings.read(output).tags == {"comment": "said"}
 
 
 @made.with_ffmpeg
@@ -135,7 +135,7 @@ def test_a_digest_of_the_hosts_samples_is_named(tmp_path):
 
 def test_a_batch_names_what_it_cannot_carry(run, home, key, clip):
     host = made.riff(home / "a.wav")
-    audio.write(host, clip, audio.read(host))
+    recordings.write(host, clip, recordings.read(host))
     (home / "m.csv").write_text("path,out\na.wav,b.flac\na.wav,c.wav\n")
     whose = ("--key", key, "--payload", "24301", "--results", "r.jsonl", "--jobs", "1")
     assert run("batch", "embed", "m.csv", *whose).code == 0
@@ -146,7 +146,7 @@ def test_a_batch_names_what_it_cannot_carry(run, home, key, clip):
 
 def test_embed_names_what_it_cannot_carry(run, home, key, clip):
     host = made.riff(home / "a.wav")
-    audio.write(host, clip, audio.read(host))
+    recordings.write(host, clip, recordings.read(host))
     whose = ("--key", key, "--payload", "24301")
     outcome = run("embed", "a.wav", "b.flac", *whose, "--json")
     assert outcome.code == 0

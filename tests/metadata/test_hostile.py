@@ -14,10 +14,10 @@ import soundfile as sf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from keybound import audio, metadata
-from keybound.metadata import chunks, id3, m4a, model, ogg, vorbis
-from keybound.metadata.model import Meaning, Metadata, Picture, Piece
-from keybound.silence import silence
+from keybound.audio import metadata, recordings
+from keybound.audio.metadata import chunks, id3, m4a, model, ogg, vorbis
+from keybound.audio.metadata.model import Meaning, Metadata, Picture, Piece
+from keybound.audio.silence import silence
 
 KINDS = {name: kind for name, (kind, _) in made.KINDS.items()}
 easily = settings(
@@ -70,7 +70,7 @@ def test_random_chunks(tmp_path, name, pieces):
     samples = sf.read(path)[0]
     assert metadata.add(path, KINDS[name], 8_001, Metadata(chunks.family_of(path.read_bytes()),
                                                           built)) == ()  # fmt: skip
-    np.testing.assert_array_equal(audio.read(path).samples[:, 0], samples.astype(np.float32))
+    np.testing.assert_array_equal(recordings.read(path).samples[:, 0], samples.astype(np.float32))
     found = metadata.read(path, KINDS[name]).pieces
     assert sorted(one.data for one in found) == sorted(one.data for one in built)
     if name in ("a.wav", "a.aiff"):
@@ -244,8 +244,8 @@ def test_what_is_too_large_is_named(tmp_path, monkeypatch):
     said, most = peak(host, "WAV")
     assert ([one.name for one in said.pieces], said.lost) == (["tiny"], ("huge",))
     assert most < 200_000
-    read = audio.read(host)
-    with audio.writing(tmp_path / "b.wav", read, 8_001, 1) as file:
+    read = recordings.read(host)
+    with recordings.writing(tmp_path / "b.wav", read, 8_001, 1) as file:
         file.write(read.samples)
     assert file.not_carried == ("huge",)
 

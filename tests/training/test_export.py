@@ -179,7 +179,7 @@ def test_chunks_equal_the_whole(exported, speech, monkeypatch):
     samples = speech.flatten().numpy()
     engine, code = Engine(folder), np.ones(12, np.uint8)
     whole = engine.carrier(samples, code), *engine.frames(samples)
-    monkeypatch.setattr("keybound.blocks.CHUNK_BLOCKS", 60)
+    monkeypatch.setattr("keybound.audio.streaming.CHUNK_BLOCKS", 60)
     parts = engine.carrier(samples, code), *engine.frames(samples)
     for one, two in zip(whole, parts, strict=True):
         assert np.abs(one - two).max() < 2e-4 * np.abs(one).max()

@@ -13,8 +13,8 @@ from scipy.signal import fftconvolve
 from keybound.attacks.packages import REPOSITORY
 from keybound.attacks.rates import Samples, resample
 from keybound.attacks.signal import add_at
+from keybound.audio.formats import SNDFILE_SUFFIXES
 from keybound.errors import AttackError
-from keybound.formats import SNDFILE_SUFFIXES
 
 
 def reverb(

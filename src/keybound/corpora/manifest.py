@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from keybound.audio.formats import SUFFIXES
 from keybound.errors import CorpusError
-from keybound.formats import SUFFIXES
 
 KINDS = "a csv, jsonl or parquet file with a column path, a folder, or a glob in quotes"
 SECRETS = ("key", "key_file", "secret")

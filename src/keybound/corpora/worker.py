@@ -17,7 +17,8 @@ from typing import Any
 
 from keybound import files, trial
 from keybound import output as outputs
-from keybound.audio import sndfile_name
+from keybound.audio.recordings import sndfile_name
+from keybound.audio.silence import silence
 from keybound.claims import Options
 from keybound.corpora.journal import COLUMNS, Row, Stamp
 from keybound.crypto.keys import Key
@@ -28,7 +29,6 @@ from keybound.origin import MATCHES, Origin
 from keybound.output import Part
 from keybound.parties import Claim
 from keybound.search import Places
-from keybound.silence import silence
 from keybound.verdict import Verdict
 from keybound.watermark import Watermarker
 

@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-from keybound import audio, output
+from keybound import output
 from keybound.attacks import attack
+from keybound.audio import recordings
 from keybound.crypto.keys import Key
 from keybound.demo import SPEECH
 from keybound.errors import AudioError
@@ -30,12 +31,12 @@ def run(marker: Watermarker, folder: Path) -> None:
     except OSError as error:
         hint = "--out names another folder"
         raise AudioError(f"{folder} cannot be made a folder", hint=hint) from error
-    host = audio.read(SPEECH)
+    host = recordings.read(SPEECH)
     rate = host.sample_rate
     key, wrong = Key.generate(), Key.generate()
     made = marker.mark(host.samples, rate, key=key, payload=PAYLOAD)
     marked, places = made.samples, Places((made.position or 0,))
-    audio.write(folder / "marked.flac", marked, host)
+    recordings.write(folder / "marked.flac", marked, host)
     table = Table("recording", "presence", "marked?", "bits right", "right key", "wrong key")
     heard = {"unmarked": host.samples[:, 0], "marked": marked[:, 0]}
     for name in ATTACKS:

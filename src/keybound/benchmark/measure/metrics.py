@@ -13,7 +13,7 @@ import numpy as np
 import scipy.signal
 import scipy.stats
 
-from keybound import audio
+from keybound.audio import recordings
 from keybound.benchmark.measure.protocol import Clip
 
 PESQ_RATE = 16000
@@ -58,7 +58,7 @@ def pesq(host: Clip, heard: Clip, rate: int) -> float | None:
 
     if not host.any() or not heard.any():
         return None
-    pair = [audio.resample(v, rate, PESQ_RATE).astype(np.float32) for v in (host, heard)]
+    pair = [recordings.resample(v, rate, PESQ_RATE).astype(np.float32) for v in (host, heard)]
     try:
         return float(package.pesq(PESQ_RATE, *pair, "wb"))
     except package.PesqError:  # no utterance found: a clip of pauses
@@ -77,7 +77,7 @@ def stoi(host: Clip, heard: Clip, rate: int) -> float | None:
 
 def visqol(host: Clip, heard: Clip, rate: int) -> float | None:
     """Return ViSQOL in speech mode with its lattice, under which a perfect second has 4.48."""
-    pair = [audio.resample(v, rate, 16000).astype(np.float64) for v in (host, heard)]
+    pair = [recordings.resample(v, rate, 16000).astype(np.float64) for v in (host, heard)]
     if not np.any(pair[0]) or not np.any(pair[1]):
         return None
     return float(_visqol_judge().measure_from_arrays(*pair, 16000).moslqo)
@@ -94,7 +94,7 @@ def _visqol_judge() -> Any:
 
 def dnsmos(heard: Clip, rate: int) -> float:
     """Return DNSMOS's overall opinion of speech without a reference, repeated to its 9 seconds."""
-    sound = audio.resample(heard, rate, 16000).astype(np.float32)
+    sound = recordings.resample(heard, rate, 16000).astype(np.float32)
     sound = np.resize(sound, 144160)[None]
     _, _, overall = _dnsmos_session().run(None, {"input_1": sound})[0][0]
     return float(np.polyval([-0.06766283, 1.11546468, 0.04602535], overall))

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from keybound import audio
+from keybound.audio import recordings
+from keybound.audio.formats import SNDFILE_SUFFIXES
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError
-from keybound.formats import SNDFILE_SUFFIXES
 
 Clip = npt.NDArray[np.float32]
 
@@ -57,8 +57,8 @@ def files_in(*folders: Path) -> list[Path]:
 
 def read_mono(path: Path, rate: int) -> Clip:
     """Read a recording, mixed to one channel, at a rate."""
-    recording = audio.read(path)
-    mono = audio.resample(audio.to_mono(recording.samples), recording.sample_rate, rate)
+    recording = recordings.read(path)
+    mono = recordings.resample(recordings.to_mono(recording.samples), recording.sample_rate, rate)
     return np.asarray(mono, np.float32)
 
 

@@ -60,7 +60,7 @@ def _per_hour(row: Row, start: Row) -> Row:
 
 
 def _fill(folder: Path, clips: Any, count: int, seconds: float, rate: int, channels: int) -> None:
-    from keybound.audio import resample
+    from keybound.audio.recordings import resample
 
     folder.mkdir()
     frames = round(seconds * 16_000)

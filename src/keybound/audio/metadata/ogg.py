@@ -5,8 +5,8 @@ import zlib
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from keybound.metadata import vorbis
-from keybound.metadata.model import LIMIT_BYTES, Meaning, Metadata, Piece, splice
+from keybound.audio.metadata import vorbis
+from keybound.audio.metadata.model import LIMIT_BYTES, Meaning, Metadata, Piece, splice
 
 _HEAD = struct.Struct("<4sBBqIIIB")  # capture, version, flags, granule, serial, number, crc, laces
 _STARTS = {b"\x01vorbis": (b"\x03vorbis", 3), b"OpusHead": (b"OpusTags", 2)}  # and header packets

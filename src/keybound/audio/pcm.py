@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from keybound.formats import PCM_BITS, PERCEPTUAL
+from keybound.audio.formats import PCM_BITS, PERCEPTUAL
 
 
 def encodable(block: npt.NDArray[Any], subtype: str) -> tuple[npt.NDArray[Any], int]:

@@ -3,9 +3,9 @@
 import struct
 from pathlib import Path
 
-from keybound.metadata import vorbis
-from keybound.metadata.id3 import length_of
-from keybound.metadata.model import Collector, Meaning, Metadata, Piece, splice
+from keybound.audio.metadata import vorbis
+from keybound.audio.metadata.id3 import length_of
+from keybound.audio.metadata.model import Collector, Meaning, Metadata, Piece, splice
 
 STREAMINFO, PADDING, SEEKTABLE, COMMENT, PICTURE = 0, 1, 3, 4, 6
 _NAMES = {2: "APPLICATION", COMMENT: "VORBIS_COMMENT", 5: "CUESHEET", PICTURE: "PICTURE"}

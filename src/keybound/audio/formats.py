@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from keybound.audio.headers import WAVES, cut_short
+from keybound.audio.metadata import Metadata
 from keybound.errors import AudioError
-from keybound.headers import WAVES, cut_short
-from keybound.metadata import Metadata
 
 KNOWN = "wav, flac, ogg, opus, mp3, m4a, aiff, caf, w64 and au"
 MAGIC = (

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from keybound.metadata.model import Collector, Meaning, Metadata, Picture, Piece
+from keybound.audio.metadata.model import Collector, Meaning, Metadata, Picture, Piece
 
 CHAPTERS = "chapters"  # a piece in ffmpeg's own words, which it gets when the sound is encoded
 _FIELDS = {

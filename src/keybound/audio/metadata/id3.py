@@ -5,7 +5,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from keybound.metadata.model import (
+from keybound.audio.metadata.model import (
     LIMIT_PIECES,
     Collector,
     Meaning,

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from keybound.metadata import au, chunks, flac, id3, m4a, ogg
-from keybound.metadata.model import LIMIT_BYTES, Meaning, Metadata, Piece, unique
+from keybound.audio.metadata import au, chunks, flac, id3, m4a, ogg
+from keybound.audio.metadata.model import LIMIT_BYTES, Meaning, Metadata, Piece, unique
 
 __all__ = ["LIMIT_BYTES", "Metadata", "add", "chapters_of", "read"]
 

@@ -3,8 +3,8 @@
 import struct
 from pathlib import Path
 
-from keybound.metadata.chunks import decoded
-from keybound.metadata.model import Collector, Meaning, Metadata, Piece, splice
+from keybound.audio.metadata.chunks import decoded
+from keybound.audio.metadata.model import Collector, Meaning, Metadata, Piece, splice
 
 _HEADER_BYTES = 24
 

@@ -16,13 +16,14 @@ import numpy as np
 import numpy.typing as npt
 import soundfile as sf
 
-from keybound import ffmpeg, formats, metadata, output, stages
+from keybound import output, stages
+from keybound.audio import ffmpeg, formats, metadata
+from keybound.audio.formats import Like
+from keybound.audio.headers import cut_short, head_of, promised_frames
+from keybound.audio.metadata import Metadata
+from keybound.audio.pcm import encodable
+from keybound.audio.silence import silence
 from keybound.errors import AudioError
-from keybound.formats import Like
-from keybound.headers import cut_short, head_of, promised_frames
-from keybound.metadata import Metadata
-from keybound.pcm import encodable
-from keybound.silence import silence
 
 Samples = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 

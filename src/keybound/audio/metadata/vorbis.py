@@ -4,7 +4,7 @@ import base64
 import binascii
 import struct
 
-from keybound.metadata.model import LIMIT_PIECES, Meaning, Picture
+from keybound.audio.metadata.model import LIMIT_PIECES, Meaning, Picture
 
 PICTURE = "metadata_block_picture"
 _ALIASES = {"album artist": "albumartist", "unsyncedlyrics": "lyrics"}

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
-from keybound.headers import PASSED_BYTES
-from keybound.metadata import id3
-from keybound.metadata.model import (
+from keybound.audio.headers import PASSED_BYTES
+from keybound.audio.metadata import id3
+from keybound.audio.metadata.model import (
     LIMIT_PIECES,
     Collector,
     Meaning,
