@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keybound.audio import recordings, streaming
-from keybound.engine import ABSENT, Engine
+from keybound.model.networks import ABSENT, Engine
 
 SPEECH = Path(__file__).parent / "data" / "flite-rms.flac"
 

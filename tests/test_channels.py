@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from keybound import channels, files, fingerprint
 from keybound.channels import Hearing
 from keybound.crypto.keys import Key
-from keybound.evidence import Detection
+from keybound.model.detection import Detection
 from keybound.search import Places
 from keybound.stream import weigh_views
 from keybound.watermark import Watermarker

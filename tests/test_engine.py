@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from keybound.audio import recordings
 from keybound.audio import streaming as blocks_room
-from keybound.engine import CARD_VERSION, SHIPPED, Engine, read_card
 from keybound.errors import ModelError
+from keybound.model.networks import CARD_VERSION, SHIPPED, Engine, read_card
 
 Floats = NDArray[np.float32]
 

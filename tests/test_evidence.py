@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from keybound.evidence import (
+from keybound.model.detection import (
     MOST_MARKS,
     Span,
     Stretch,

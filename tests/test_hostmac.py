@@ -14,7 +14,7 @@ from keybound import attacks, fingerprint, hostmac
 from keybound.audio import recordings
 from keybound.crypto.keys import Key
 from keybound.errors import CodeError
-from keybound.evidence import Levels
+from keybound.model.detection import Levels
 
 KEY = Key(bytes(range(32)))
 DATA = Path(__file__).parent / "data"

@@ -11,8 +11,8 @@ from keybound import fingerprint, origin, records
 from keybound.audio import recordings
 from keybound.crypto.keys import Key
 from keybound.errors import RecordError
-from keybound.evidence import Levels
 from keybound.fingerprint import Fingerprint
+from keybound.model.detection import Levels
 from keybound.origin import UNTRACED, Origin, trace
 from keybound.records import Entry
 from keybound.search import NOTHING, Sealed

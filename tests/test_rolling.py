@@ -15,9 +15,9 @@ from keybound.audio import recordings
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.errors import CodeError
-from keybound.evidence import Detection, Tail, weigh
 from keybound.fingerprint import hear, take
 from keybound.likeness import match
+from keybound.model.detection import Detection, Tail, weigh
 from keybound.origin import Origin
 from keybound.rolling import PAGE, Roll, find_roll, masks, read_along
 from keybound.search import Places

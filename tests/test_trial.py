@@ -11,7 +11,7 @@ from keybound.audio import recordings
 from keybound.claims import Options
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
-from keybound.evidence import Detection
+from keybound.model.detection import Detection
 from keybound.parties import Claim
 from keybound.records import Entry
 from keybound.verdict import Verdict

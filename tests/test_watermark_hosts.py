@@ -12,7 +12,7 @@ import keybound
 from keybound.audio import recordings
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError
-from keybound.evidence import Tail
+from keybound.model.detection import Tail
 from keybound.watermark import MarkWarning, Watermarker
 
 Samples = NDArray[Any]

@@ -7,7 +7,7 @@ the key can read whose it is.
 from keybound.crypto.codes import position_nonce
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError, KeyFileWarning
-from keybound.evidence import Detection, Mark, Span
+from keybound.model.detection import Detection, Mark, Span
 from keybound.origin import Origin
 from keybound.search import Places, Sealed
 from keybound.served import Grader

@@ -13,7 +13,7 @@ import numpy as np
 from keybound import seal
 from keybound.audio.resample import Resampler
 from keybound.audio.streaming import Feeder, Floats, Rows
-from keybound.evidence import Levels
+from keybound.model.detection import Levels
 
 MOST_CHANNELS = 8  # that are heard by themselves; the mix is that of all of them
 # The levels of single channels are kept while all of them together are no longer than this: for

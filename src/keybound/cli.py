@@ -44,7 +44,7 @@ from keybound.terminal import (
 )
 
 if TYPE_CHECKING:
-    from keybound.evidence import Detection
+    from keybound.model.detection import Detection
     from keybound.watermark import Watermarker
 
 

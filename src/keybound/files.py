@@ -21,8 +21,8 @@ from keybound.audio import recordings
 from keybound.channels import Hearing
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError
-from keybound.evidence import Detection, Levels
 from keybound.fingerprint import Fingerprint
+from keybound.model.detection import Detection, Levels
 from keybound.output import Part
 from keybound.search import Places
 from keybound.stream import SHORTEST_S, How, too_short

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from keybound import channels, seal
 from keybound.audio.streaming import Floats
 from keybound.errors import CodeError
-from keybound.evidence import Levels
+from keybound.model.detection import Levels
 
 Mask = npt.NDArray[np.bool_]
 

@@ -13,7 +13,6 @@ from typing import Self
 import numpy as np
 
 from keybound.audio.streaming import Floats
-from keybound.evidence import Levels
 from keybound.fingerprint import (
     BITS,
     COLUMN_S,
@@ -28,6 +27,7 @@ from keybound.fingerprint import (
     listen,
     unpack,
 )
+from keybound.model.detection import Levels
 from keybound.seal import BANDS
 from keybound.sounds import respeed
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from keybound.audio.streaming import Floats
 from keybound.crypto.keys import Key
 from keybound.errors import RecordError
-from keybound.evidence import Levels
 from keybound.likeness import SPEED, Match, Sketch, match
+from keybound.model.detection import Levels
 from keybound.records import Entry
 from keybound.search import Sealed
 

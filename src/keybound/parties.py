@@ -58,7 +58,7 @@ def party_add(
 
     Its payload must be as long as those of the model that marks for it.
     """
-    from keybound.engine import SHIPPED, read_card
+    from keybound.model.networks import SHIPPED, read_card
 
     if key_file == "-":
         raise click.UsageError("a party needs a key file, not a key on standard input")

@@ -21,7 +21,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from keybound.crypto import codes
 from keybound.crypto.codes import Bits
 from keybound.crypto.keys import Key
-from keybound.evidence import Detection
+from keybound.model.detection import Detection
 from keybound.seal import check_position
 from keybound.search import SEALED_P, Found, Places, Sealed, tail
 from keybound.tiles import CANDIDATES

@@ -17,7 +17,7 @@ from keybound.audio.streaming import Feeder, Floats
 from keybound.crypto.codes import Bits, check_integer
 from keybound.crypto.keys import Key
 from keybound.errors import CodeError
-from keybound.evidence import Levels
+from keybound.model.detection import Levels
 
 Signs = npt.NDArray[np.int8]
 

@@ -14,7 +14,7 @@ from keybound import seal
 from keybound.audio.streaming import Floats
 from keybound.crypto.codes import Bits
 from keybound.crypto.keys import Key
-from keybound.evidence import Levels
+from keybound.model.detection import Levels
 from keybound.seal import STEP_S
 from keybound.sounds import Hearing, Run
 from keybound.tiles import NEAR, Fit, Spot, Tick, Tiles

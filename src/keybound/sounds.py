@@ -12,7 +12,7 @@ import numpy as np
 
 from keybound import seal
 from keybound.audio.streaming import Floats
-from keybound.evidence import Levels
+from keybound.model.detection import Levels
 from keybound.seal import BANDS, STEP_S
 from keybound.tiles import Tiles, busiest
 

@@ -20,9 +20,9 @@ from keybound.audio.streaming import Floats, Sum
 from keybound.channels import Hearing
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
-from keybound.engine import ABSENT, Card, Engine, shipped
 from keybound.errors import AudioError, CodeError
-from keybound.evidence import Detection, likelihood, strongest, weigh
+from keybound.model.detection import Detection, likelihood, strongest, weigh
+from keybound.model.networks import ABSENT, Card, Engine, shipped
 from keybound.rolling import Roll
 
 SHORTEST_S = 0.1  # under this there is nothing to judge

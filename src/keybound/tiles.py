@@ -17,7 +17,7 @@ from keybound import seal
 from keybound.audio.streaming import Floats
 from keybound.crypto.codes import Bits
 from keybound.crypto.keys import Key
-from keybound.evidence import Levels
+from keybound.model.detection import Levels
 from keybound.seal import COLUMN_STEPS
 
 LEAST_COLUMNS = 12  # of the pattern that must lie in the recording: about half a second

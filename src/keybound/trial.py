@@ -12,10 +12,10 @@ from keybound import hostmac, origin, search
 from keybound.claims import USUAL, Case, Masks, Options, spots_of
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
-from keybound.engine import Card
 from keybound.errors import KeyBoundError
-from keybound.evidence import Detection
 from keybound.likeness import Sketch
+from keybound.model.detection import Detection
+from keybound.model.networks import Card
 from keybound.origin import Compared
 from keybound.parties import Claim
 from keybound.records import Entry

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from keybound.crypto import codes
-from keybound.evidence import Detection, Span
+from keybound.model.detection import Detection, Span
 from keybound.origin import UNTRACED, Origin
 from keybound.search import NOTHING, Sealed
 

@@ -16,9 +16,9 @@ import numpy.typing as npt
 from keybound.audio import recordings
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
-from keybound.engine import Engine
 from keybound.errors import KeyBoundError
-from keybound.evidence import Detection, Levels
+from keybound.model.detection import Detection, Levels
+from keybound.model.networks import Engine
 from keybound.rolling import Roll, find_roll, read_along
 from keybound.search import NOTHING, Places, find
 from keybound.stream import (

@@ -15,8 +15,8 @@ from keybound.benchmark.measure.plan import Plan
 from keybound.benchmark.measure.rows import read_rows
 from keybound.benchmark.report.tables import check_tables
 from keybound.cli import main
-from keybound.engine import SHIPPED
 from keybound.errors import KeyBoundError
+from keybound.model.networks import SHIPPED
 
 DATA = Path(__file__).parents[1] / "data"
 DEMO = Path(demo.__file__).parent

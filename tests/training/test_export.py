@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from keybound.crypto.keys import Key
-from keybound.engine import Engine, read_card
 from keybound.errors import ModelError, RecipeError
+from keybound.model.networks import Engine, read_card
 from keybound.training import checkpoint, export, nets
 from keybound.training.spectra import HOP
 from keybound.watermark import Watermarker

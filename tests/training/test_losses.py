@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from keybound import evidence
+from keybound.model import detection
 from keybound.training import hearing, losses
 from keybound.training.recipe import LossSpec
 
@@ -13,7 +13,7 @@ def test_pooling_is_that_of_the_package():
     generator = torch.Generator().manual_seed(0)
     presence = 5 * torch.randn(1, 50, generator=generator)
     logits = torch.randn(1, 16, 50, generator=generator)
-    ours = evidence.pool(presence[0].numpy(), logits[0].T.numpy())
+    ours = detection.pool(presence[0].numpy(), logits[0].T.numpy())
     assert losses.pool(presence, logits)[0].numpy() == pytest.approx(ours, abs=1e-5)
     chance = 1 / (1 + np.exp(-presence[0].numpy()))
     assert float(losses.score(presence)) == pytest.approx(chance.mean(), abs=1e-6)

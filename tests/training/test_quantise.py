@@ -8,8 +8,8 @@ import onnxruntime as ort
 import pytest
 import torch
 
-from keybound.engine import Engine
 from keybound.errors import ModelError
+from keybound.model.networks import Engine
 from keybound.training import checkpoint, export, quantise
 
 CPU = torch.device("cpu")

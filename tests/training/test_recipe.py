@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keybound.engine import SHIPPED, read_card
 from keybound.errors import RecipeError
+from keybound.model.networks import SHIPPED, read_card
 from keybound.training.recipe import (
     KINDS,
     at,

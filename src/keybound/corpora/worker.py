@@ -23,8 +23,8 @@ from keybound.claims import Options
 from keybound.corpora.journal import COLUMNS, Row, Stamp
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError, KeyFileError, KeyFileWarning, explain
-from keybound.evidence import Detection
 from keybound.likeness import Sketch
+from keybound.model.detection import Detection
 from keybound.origin import MATCHES, Origin
 from keybound.output import Part
 from keybound.parties import Claim

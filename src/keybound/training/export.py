@@ -26,8 +26,8 @@ from onnx import helper, numpy_helper
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from keybound.engine import CARD_VERSION, read_card
 from keybound.errors import ModelError
+from keybound.model.networks import CARD_VERSION, read_card
 from keybound.training import nets
 from keybound.training.data import read_folder
 from keybound.training.quantise import quantised_pair, weight_of

@@ -27,8 +27,8 @@ from keybound.benchmark.measure.plan import Plan
 from keybound.benchmark.measure.protocol import read_clips, secret_of
 from keybound.benchmark.measure.rows import line_of, read_rows, row_in
 from keybound.benchmark.measure.run import ATTACKS, run
-from keybound.engine import SHIPPED
 from keybound.errors import AudioError
+from keybound.model.networks import SHIPPED
 from keybound.watermark import Watermarker
 
 DATA = Path(__file__).parents[2] / "data"

@@ -15,9 +15,9 @@ from keybound.benchmark.measure import calibration, lengths, tail
 from keybound.benchmark.measure.methods import keybound
 from keybound.benchmark.measure.plan import Plan
 from keybound.benchmark.measure.run import collect
-from keybound.engine import CAUTIOUS, CAUTIOUS_EXCESS, SHIPPED, read_card
 from keybound.errors import ModelError
-from keybound.evidence import stretches
+from keybound.model.detection import stretches
+from keybound.model.networks import CAUTIOUS, CAUTIOUS_EXCESS, SHIPPED, read_card
 from keybound.watermark import Watermarker
 
 DATA = Path(__file__).parents[2] / "data"

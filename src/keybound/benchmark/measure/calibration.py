@@ -27,7 +27,7 @@ from keybound.benchmark.measure.plan import Plan
 from keybound.benchmark.measure.rows import Row
 from keybound.benchmark.measure.run import ATTACKS as ATTACKED
 from keybound.benchmark.measure.run import collect
-from keybound.evidence import Tail
+from keybound.model.detection import Tail
 from keybound.watermark import Watermarker
 
 ATTACKS = (*PAPER, "lyra-9.2", "lyra-3.2", "opus-16", "mel")

@@ -21,7 +21,7 @@ from keybound.benchmark.measure.protocol import Clip, Secret
 from keybound.benchmark.measure.rows import Row
 from keybound.benchmark.measure.security import FLOOR, move_gains, stft
 from keybound.crypto.keys import Key
-from keybound.evidence import Detection
+from keybound.model.detection import Detection
 from keybound.origin import Origin
 from keybound.search import Places
 from keybound.verdict import Verdict

@@ -18,7 +18,7 @@ from keybound.benchmark.measure.negatives import attacked
 from keybound.benchmark.measure.plan import Case, Plan
 from keybound.benchmark.measure.protocol import Clip, recordings
 from keybound.benchmark.measure.rows import Row
-from keybound.evidence import Detection, Tail
+from keybound.model.detection import Detection, Tail
 from keybound.watermark import Watermarker
 
 ATTACKS = ("clean", "noise-10", "echo", "lyra-6")  # of the suite

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from keybound.audio.streaming import Feeder, Floats, still
 from keybound.errors import ModelError
-from keybound.evidence import Tail
+from keybound.model.detection import Tail
 
 Bits = npt.NDArray[np.uint8]
 Codes = Callable[[npt.NDArray[np.int64]], Bits]
