@@ -5,17 +5,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from keybound import seal
 from keybound.audio import recordings
 from keybound.audio.streaming import Feeder
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
+from keybound.seal import pattern
 
 Floats = NDArray[np.float32]
 
 KEY = Key(bytes(range(32)))
 CODE = codes.encode(0x5EED, KEY, 16)  # d78f
-RATE = seal.RATE
+RATE = pattern.RATE
 DATA = Path(__file__).parent / "data"
 
 
@@ -31,9 +31,9 @@ def whole(feeder: Feeder, samples: Floats) -> Floats:
 
 
 def sealed(host: Floats, position: int = 3, key: Key = KEY) -> Floats:
-    carrier = whole(seal.embedder(key, CODE, position), host)
+    carrier = whole(pattern.embedder(key, CODE, position), host)
     return host + carrier[: len(host)]
 
 
 def heard(samples: Floats) -> Floats:
-    return whole(seal.listener(), samples).reshape(-1, seal.BANDS)
+    return whole(pattern.listener(), samples).reshape(-1, pattern.BANDS)

@@ -19,7 +19,7 @@ from keybound import files
 from keybound.audio import recordings
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError, KeyBoundError
-from keybound.search import Places
+from keybound.seal.search import Places
 from keybound.stream import StreamDetector, StreamEmbedder
 from keybound.watermark import MarkWarning, Watermarker
 

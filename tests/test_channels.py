@@ -15,7 +15,7 @@ from keybound import channels, files, fingerprint
 from keybound.channels import Hearing
 from keybound.crypto.keys import Key
 from keybound.model.detection import Detection
-from keybound.search import Places
+from keybound.seal.search import Places
 from keybound.stream import weigh_views
 from keybound.watermark import Watermarker
 from made_channels import arranged

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from keybound import fingerprint, likeness
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
-from keybound.search import Places
+from keybound.seal.search import Places
 from keybound.watermark import Watermarker
 from made_channels import arranged, late
 

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from keybound import checking, rolling
+from keybound import checking
 from keybound.audio import recordings
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.registry import Party, Registry, default_path
-from keybound.tiles import Tiles
+from keybound.seal import rolling
+from keybound.seal.tiles import Tiles
 from keybound.watermark import Watermarker
 
 DATA = Path(__file__).parent / "data"

@@ -11,11 +11,12 @@ import pytest
 import soundfile as sf
 from numpy.typing import NDArray
 
-from keybound import files, seal, tiles
+from keybound import files
 from keybound.audio import recordings
 from keybound.audio.metadata import Metadata
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError
+from keybound.seal import pattern, tiles
 from keybound.watermark import Watermarker
 
 Samples = NDArray[Any]
@@ -108,7 +109,7 @@ def test_memory_hardly_grows_with_length(
     marker: Watermarker, tmp_path: Path, speech: Samples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tiles, "PART", 500)
-    monkeypatch.setattr(seal, "CONTRAST_STEPS", 500)
+    monkeypatch.setattr(pattern, "CONTRAST_STEPS", 500)
     peaks = []
     for repeats in (1, 4):
         sf.write(tmp_path / "a.wav", np.tile(speech, repeats), 16_000)

@@ -11,14 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from keybound import attacks, fingerprint, likeness, seal
+from keybound import attacks, fingerprint, likeness
 from keybound.audio import recordings
 from keybound.errors import CodeError
 from keybound.fingerprint import Fingerprint
+from keybound.seal import pattern
 
 Floats = NDArray[np.float32]
 
-RATE = seal.RATE
+RATE = pattern.RATE
 DATA = Path(__file__).parent / "data"
 few = settings(max_examples=15, deadline=None)
 
@@ -52,7 +53,7 @@ def compare(known: Floats, heard: Floats, **options: float) -> likeness.Match:
 
 def made_up(steps: int) -> Floats:
     """Levels that every machine makes alike, in dB."""
-    step, band = np.arange(steps)[:, None], np.arange(seal.BANDS)
+    step, band = np.arange(steps)[:, None], np.arange(pattern.BANDS)
     levels: Floats = (step * step * 3 + band * 13 + step * band * 5) % 41 - np.float32(40)
     return levels
 
@@ -74,7 +75,7 @@ def test_by_hand() -> None:
         power = 0.0
         for near in range(step - 4, step + 5):
             for own in range(fingerprint.EDGES[band], fingerprint.EDGES[band + 1]):
-                width = seal.EDGES[own + 1] - seal.EDGES[own]
+                width = pattern.EDGES[own + 1] - pattern.EDGES[own]
                 power += width * 10 ** (float(levels[min(max(near, 0), 59)][own]) / 10)
         return 10 * math.log10(power / 9 + 1e-7)
 
@@ -90,13 +91,13 @@ def test_by_hand() -> None:
 @given(st.lists(st.integers(1, 20000), max_size=6))
 def test_a_stream_gives_the_same_bits(cuts: list[int]) -> None:
     samples = voice("flite-rms", 1.5)
-    listener = seal.listener()
+    listener = pattern.listener()
     made, first = [], 0
     for cut in cuts:
         made += listener.push(samples[first : first + cut])
         first += cut
     made += [*listener.push(samples[first:]), *listener.flush()]
-    levels = np.concatenate([part.reshape(-1, seal.BANDS) for part in made])
+    levels = np.concatenate([part.reshape(-1, pattern.BANDS) for part in made])
     assert fingerprint.take(levels) == fingerprint.take(fingerprint.hear(samples))
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from keybound import Detection, Grader, Key, KeyBoundError, Verdict, Watermarker
 from keybound.crypto import codes
-from keybound.search import SEALED_P, tail
+from keybound.seal.search import SEALED_P, tail
 
 BITS, RHO, PAYLOAD = 16, 2, 0x5EED
 TILES = 1000  # of a recording: four seconds have 6400

@@ -15,7 +15,7 @@ from keybound.fingerprint import Fingerprint
 from keybound.model.detection import Levels
 from keybound.origin import UNTRACED, Origin, trace
 from keybound.records import Entry
-from keybound.search import NOTHING, Sealed
+from keybound.seal.search import NOTHING, Sealed
 from keybound.verdict import Verdict
 
 KEY = Key(bytes(range(32)))

@@ -15,7 +15,7 @@ import soundfile as sf
 from keybound.crypto.keys import Key
 from keybound.errors import CodeError, RegistryError
 from keybound.registry import Party, Registry
-from keybound.seal import POSITIONS
+from keybound.seal.pattern import POSITIONS
 
 Run = Callable[..., Any]  # to the outcome of `run` in conftest
 

@@ -19,8 +19,8 @@ from keybound.fingerprint import hear, take
 from keybound.likeness import match
 from keybound.model.detection import Detection, Tail, weigh
 from keybound.origin import Origin
-from keybound.rolling import PAGE, Roll, find_roll, masks, read_along
-from keybound.search import Places
+from keybound.seal.rolling import PAGE, Roll, find_roll, masks, read_along
+from keybound.seal.search import Places
 from keybound.watermark import Watermarker
 
 Floats = NDArray[np.float32]

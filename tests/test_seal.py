@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keybound import seal, search
 from keybound.crypto.keys import Key
 from keybound.errors import CodeError
-from keybound.search import Places
+from keybound.seal import pattern, search
+from keybound.seal.search import Places
 from made_seal import CODE, KEY, RATE, Floats, heard, sealed, six_seconds, whole
 
 few = settings(max_examples=15, deadline=None)
@@ -26,7 +26,7 @@ def host() -> Floats:
     return six_seconds()
 
 
-def packed(signs: seal.Signs) -> str:
+def packed(signs: pattern.Signs) -> str:
     return np.packbits(signs > 0).tobytes().hex()
 
 
@@ -34,8 +34,8 @@ def packed(signs: seal.Signs) -> str:
 
 
 def test_signs_known_answers() -> None:
-    assert packed(seal.signs(KEY, CODE, 0, 0, 2)) == SIGNS_0
-    assert packed(seal.signs(KEY, CODE, 7, 255, 2)) == SIGNS_7  # over the edge of a page
+    assert packed(pattern.signs(KEY, CODE, 0, 0, 2)) == SIGNS_0
+    assert packed(pattern.signs(KEY, CODE, 7, 255, 2)) == SIGNS_7  # over the edge of a page
 
 
 def test_signs_by_hand() -> None:
@@ -43,7 +43,7 @@ def test_signs_by_hand() -> None:
     bound = (7).to_bytes(4, "big") + bytes.fromhex("d78f")
     seed = hmac.new(KEY.secret, info + bound + b"\x01", "sha256").digest()
     page = hashlib.shake_256(seed + (1).to_bytes(4, "big")).digest(2048)
-    assert packed(seal.signs(KEY, CODE, 7, 256, 256)) == page.hex()
+    assert packed(pattern.signs(KEY, CODE, 7, 256, 256)) == page.hex()
 
 
 SIGNS_0 = "de3de896206bf27244ebe9d18bfe2f96"
@@ -51,57 +51,57 @@ SIGNS_7 = "f238cbf30b5bc0049650663896cffc23"
 
 
 @few
-@given(keys, st.integers(0, seal.POSITIONS - 1), st.integers(0, 2000), st.integers(1, 600))
+@given(keys, st.integers(0, pattern.POSITIONS - 1), st.integers(0, 2000), st.integers(1, 600))
 def test_any_part_of_a_pattern_is_part_of_the_whole(
     key: Key, position: int, first: int, count: int
 ) -> None:
-    made = seal.signs(key, CODE, position, first, count)
-    assert made.shape == (count, seal.BANDS)
+    made = pattern.signs(key, CODE, position, first, count)
+    assert made.shape == (count, pattern.BANDS)
     assert set(np.unique(made)) <= {-1, 1}
     middle = count // 2
     joined = [
-        seal.signs(key, CODE, position, first, middle),
-        seal.signs(key, CODE, position, first + middle, count - middle),
+        pattern.signs(key, CODE, position, first, middle),
+        pattern.signs(key, CODE, position, first + middle, count - middle),
     ]
     np.testing.assert_array_equal(np.concatenate(joined), made)
 
 
 @few
-@given(keys, st.integers(0, seal.POSITIONS - 2))
+@given(keys, st.integers(0, pattern.POSITIONS - 2))
 def test_positions_codes_and_keys_share_nothing(key: Key, position: int) -> None:
-    one = seal.signs(key, CODE, position, 0, 512).astype(int)
+    one = pattern.signs(key, CODE, position, 0, 512).astype(int)
     other = Key(bytes(b ^ 1 for b in key.secret))
     for two in (
-        seal.signs(key, CODE, position + 1, 0, 512),
-        seal.signs(key, 1 - CODE, position, 0, 512),
-        seal.signs(other, CODE, position, 0, 512),
+        pattern.signs(key, CODE, position + 1, 0, 512),
+        pattern.signs(key, 1 - CODE, position, 0, 512),
+        pattern.signs(other, CODE, position, 0, 512),
     ):
         assert abs((one * two).sum()) < 6 * math.sqrt(one.size)
 
 
-@pytest.mark.parametrize("position", [-1, seal.POSITIONS])
+@pytest.mark.parametrize("position", [-1, pattern.POSITIONS])
 def test_a_position_that_does_not_exist_is_refused(position: int) -> None:
     with pytest.raises(CodeError, match="does not exist"):
-        seal.signs(KEY, CODE, position, 0, 1)
+        pattern.signs(KEY, CODE, position, 0, 1)
     with pytest.raises(CodeError, match="does not exist"):
-        seal.embedder(KEY, CODE, position)
+        pattern.embedder(KEY, CODE, position)
 
 
 def test_a_recording_is_placed_as_asked_or_by_chance() -> None:
-    assert seal.place(9_999, wanted=True) == 9_999
-    assert seal.place(None, wanted=False) is None
-    drawn = {seal.place(None, wanted=True) for _ in range(400)}
+    assert pattern.place(9_999, wanted=True) == 9_999
+    assert pattern.place(None, wanted=False) is None
+    drawn = {pattern.place(None, wanted=True) for _ in range(400)}
     assert drawn <= set(Places().positions)
     assert len(drawn) > 100
     with pytest.raises(CodeError, match="without a seal"):
-        seal.place(0, wanted=False)
+        pattern.place(0, wanted=False)
 
 
 def test_the_tiles_cover_speech() -> None:
-    assert seal.BANDS == 64
-    assert (np.diff(seal.EDGES) > 0).all()
-    assert seal.EDGES[0] * 25 == 100
-    assert seal.EDGES[-1] * 25 == 7675
+    assert pattern.BANDS == 64
+    assert (np.diff(pattern.EDGES) > 0).all()
+    assert pattern.EDGES[0] * 25 == 100
+    assert pattern.EDGES[-1] * 25 == 7675
 
 
 # Embedding
@@ -112,7 +112,7 @@ def test_the_tiles_cover_speech() -> None:
 def test_a_stream_is_sealed_and_heard_as_the_whole_is(host: Floats, data: st.DataObject) -> None:
     clip = host[: data.draw(st.integers(1, 40_000))]
     edges = sorted(data.draw(st.lists(st.integers(0, len(clip)), max_size=8)))
-    for make in (lambda: seal.embedder(KEY, CODE, 5), seal.listener):
+    for make in (lambda: pattern.embedder(KEY, CODE, 5), pattern.listener):
         feeder, parts = make(), []
         for a, b in pairwise([0, *edges, len(clip)]):
             parts += feeder.push(clip[a:b])
@@ -121,19 +121,21 @@ def test_a_stream_is_sealed_and_heard_as_the_whole_is(host: Floats, data: st.Dat
 
 
 def test_the_carrier_waits_for_a_few_blocks_only(host: Floats) -> None:
-    done = whole(seal.embedder(KEY, CODE, 5), host[:32_000])
+    done = whole(pattern.embedder(KEY, CODE, 5), host[:32_000])
     other = np.concatenate([host[:16_000], np.zeros(16_000, np.float32)])
-    cut = whole(seal.embedder(KEY, CODE, 5), other)
-    known = (50 - seal.AHEAD) * seal.HOP
+    cut = whole(pattern.embedder(KEY, CODE, 5), other)
+    known = (50 - pattern.AHEAD) * pattern.HOP
     np.testing.assert_array_equal(cut[:known], done[:known])
-    assert (seal.AHEAD + 1) * seal.HOP <= 0.18 * RATE
+    assert (pattern.AHEAD + 1) * pattern.HOP <= 0.18 * RATE
 
 
 def test_gains_are_parts_of_a_decibel(host: Floats) -> None:
     carrier = sealed(host) - host
     share_db = 10 * np.log10(np.square(carrier).sum() / np.square(host).sum())
     assert -30 < share_db < -20
-    assert not whole(seal.embedder(KEY, CODE, 0), np.zeros(RATE, np.float32)).any()  # silence stays
+    assert not whole(
+        pattern.embedder(KEY, CODE, 0), np.zeros(RATE, np.float32)
+    ).any()  # silence stays
 
 
 def test_another_position_is_another_carrier(host: Floats) -> None:
@@ -171,8 +173,8 @@ def test_the_tail_is_a_bound_on_places() -> None:
 
 def test_wrong_keys_pass_no_more_often_than_said(host: Floats) -> None:
     """20,000 wrong keys on a recording that is sealed with another: p is never too small."""
-    rows = np.concatenate([*seal.contrasts(heard(sealed(host)), 0)])
-    tiles = rows[:: seal.COLUMN_STEPS].reshape(-1)
+    rows = np.concatenate([*pattern.contrasts(heard(sealed(host)), 0)])
+    tiles = rows[:: pattern.COLUMN_STEPS].reshape(-1)
     rng = np.random.default_rng(0)
     signs = rng.integers(0, 2, (20_000, len(tiles)), np.int8) * 2 - 1
     z = (signs @ tiles) / math.sqrt(float(np.square(tiles).sum()))

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keybound import seal, search
 from keybound.audio import recordings
 from keybound.crypto.keys import Key
-from keybound.search import Ask, Places, Sealed
-from keybound.sounds import Hearing
-from keybound.tiles import Spot, Tiles
+from keybound.seal import pattern, search
+from keybound.seal.search import Ask, Places, Sealed
+from keybound.seal.sounds import Hearing
+from keybound.seal.tiles import Spot, Tiles
 from made_seal import CODE, KEY, RATE, Floats, heard, sealed, six_seconds
 
 few = settings(max_examples=15, deadline=None)
@@ -108,14 +108,14 @@ def test_a_long_recording_is_searched_window_by_window(start: int) -> None:
     """Levels of five minutes with the pattern from a step on: uncut, cut, or behind other sound."""
     steps = 30_000
     rng = np.random.default_rng(0)
-    levels = rng.normal(-40, 3, (steps, seal.BANDS)).astype(np.float16)
+    levels = rng.normal(-40, 3, (steps, pattern.BANDS)).astype(np.float16)
     inside = np.arange(max(0, -start), steps)
-    column = (inside + start) // seal.COLUMN_STEPS
-    signs = seal.signs(KEY, CODE, 5, int(column[0]), int(column[-1] - column[0]) + 1)
+    column = (inside + start) // pattern.COLUMN_STEPS
+    signs = pattern.signs(KEY, CODE, 5, int(column[0]), int(column[-1] - column[0]) + 1)
     levels[inside] += (0.8 * signs[column - column[0]]).astype(np.float16)
     found = search.find(levels, KEY, CODE, Places((5,), reach_s=600.0))
     assert found.holds
-    assert found.start_s == pytest.approx(start * seal.STEP_S, abs=0.03)
+    assert found.start_s == pytest.approx(start * pattern.STEP_S, abs=0.03)
     assert not search.find(levels, Key(bytes(32)), CODE, Places((5,), reach_s=600.0)).holds
 
 
@@ -144,7 +144,7 @@ def test_short_recordings_are_searched_at_their_start_alone(
 
 def test_a_search_that_would_cost_too_much_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
-    levels = rng.normal(-40, 3, (30_000, seal.BANDS)).astype(np.float16)
+    levels = rng.normal(-40, 3, (30_000, pattern.BANDS)).astype(np.float16)
     places = Places((5, 6), reach_s=600.0)
     assert search.find(levels, KEY, CODE, places).searched == "all"
     monkeypatch.setattr(search, "MOST_WINDOWS", 8)
@@ -153,14 +153,14 @@ def test_a_search_that_would_cost_too_much_says_so(monkeypatch: pytest.MonkeyPat
 
 def test_the_nearest_windows_come_first() -> None:
     rng = np.random.default_rng(0)
-    levels = rng.normal(-40, 3, (30_000, seal.BANDS)).astype(np.float16)
+    levels = rng.normal(-40, 3, (30_000, pattern.BANDS)).astype(np.float16)
     tiles = Tiles(levels)
-    first = tiles.part.start // seal.COLUMN_STEPS
+    first = tiles.part.start // pattern.COLUMN_STEPS
     windows = tiles.windows(60_000)
     assert windows[0] == max(0, first - 6)
     away = [abs(one - windows[0]) for one in windows]
     assert away == sorted(away)
-    assert max(windows) >= first + 60_000 // seal.COLUMN_STEPS - 1512
+    assert max(windows) >= first + 60_000 // pattern.COLUMN_STEPS - 1512
 
 
 def test_wrong_keys_do_not_pass_more_often_than_p_says(host: Floats) -> None:

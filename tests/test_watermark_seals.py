@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from keybound import seal
 from keybound.audio.streaming import Sum
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.errors import CodeError, KeyBoundError
-from keybound.search import NOTHING, Places, Sealed
+from keybound.seal import pattern
+from keybound.seal.search import NOTHING, Places, Sealed
 from keybound.verdict import GRADES, Verdict
 from keybound.watermark import Watermarker
 
@@ -81,7 +81,7 @@ def test_levels_are_heard_only_where_they_are_asked_for(
     heard = marker.detect(clip, RATE, levels=True)
     assert heard.levels is not None
     assert len(heard.levels) == pytest.approx(100 * len(clip) / RATE, abs=2)
-    monkeypatch.setattr(seal, "listener", lambda: pytest.fail("nobody asked"))
+    monkeypatch.setattr(pattern, "listener", lambda: pytest.fail("nobody asked"))
     found = marker.detect(clip, RATE)
     assert found.levels is None
     marker.judge(found, **whose)
@@ -143,7 +143,7 @@ def test_a_forger_with_the_networks_and_a_payload_is_attributed_but_never_sealed
     host = clip[::-1].copy()
     for theirs in range(3):
         own = Key(bytes([theirs]) * 32)
-        carrier = Sum([marker.engine.embedder(code), seal.embedder(own, code, 0)])
+        carrier = Sum([marker.engine.embedder(code), pattern.embedder(own, code, 0)])
         made = np.concatenate([carrier.push(host), carrier.flush()])[: len(host)]
         verdict = marker.verify(host + made, RATE, key=KEY, payload=PAYLOAD)
         assert verdict.grade == "attributed"

@@ -9,7 +9,7 @@ from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError, KeyFileWarning
 from keybound.model.detection import Detection, Mark, Span
 from keybound.origin import Origin
-from keybound.search import Places, Sealed
+from keybound.seal.search import Places, Sealed
 from keybound.served import Grader
 from keybound.stream import StreamDetector, StreamEmbedder
 from keybound.verdict import Verdict

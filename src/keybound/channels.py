@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from keybound import seal
 from keybound.audio.resample import Resampler
 from keybound.audio.streaming import Feeder, Floats, Rows
 from keybound.model.detection import Levels
+from keybound.seal import pattern
 
 MOST_CHANNELS = 8  # that are heard by themselves; the mix is that of all of them
 # The levels of single channels are kept while all of them together are no longer than this: for
@@ -64,19 +64,19 @@ class Hearing:
         sample_rate: int,
         channels: int,
         *,
-        rate: int = seal.RATE,
+        rate: int = pattern.RATE,
         network: Feeder | None = None,
         width: int = 0,
         levels: bool = False,
     ) -> None:
         self._channels = channels
         first = _Sound(
-            Resampler(sample_rate, rate, 1), network, seal.listener() if levels else None
+            Resampler(sample_rate, rate, 1), network, pattern.listener() if levels else None
         )
         first.views = list(range(1 + min(channels, MOST_CHANNELS))) if channels > 1 else [1]
         first.frames = Rows(width, np.float32) if network else None
         self._sounds = [first]
-        self._combined = Rows(seal.BANDS, np.float16)  # levels of all channels together
+        self._combined = Rows(pattern.BANDS, np.float16)  # levels of all channels together
 
     @property
     def delay_s(self) -> float:
@@ -95,7 +95,7 @@ class Hearing:
                 sound.frames.add(np.clip(made[-1], -LIMIT, LIMIT))
             if sound.listener is not None:
                 parts = sound.listener.flush(narrow) if end else sound.listener.push(narrow)
-                levels.append(_joined(parts, seal.BANDS))
+                levels.append(_joined(parts, pattern.BANDS))
         if levels:
             self._keep(levels)
         return made
@@ -177,7 +177,7 @@ class Hearing:
 
     def _has_room(self, sounds: int) -> bool:
         """Tell whether the levels of so many sounds may be kept, each by itself."""
-        return sounds * len(self._combined) * seal.STEP_S <= MOST_LEVELS_S
+        return sounds * len(self._combined) * pattern.STEP_S <= MOST_LEVELS_S
 
 
 def combined(levels: list[Floats], counts: list[int]) -> Floats:
@@ -201,12 +201,12 @@ def _joined(parts: list[Floats], width: int) -> Floats:
 
 def _silent(rows: Rows) -> bool:
     levels = rows.all(last=False)
-    return not len(levels) or bool(levels.max() <= 10 * np.log10(2 * seal.POWER_FLOOR))
+    return not len(levels) or bool(levels.max() <= 10 * np.log10(2 * pattern.POWER_FLOOR))
 
 
 def listen(samples: Floats) -> Levels:
     """Return the levels of 16 kHz samples, (samples,) or (samples, channels): (steps, bands)."""
     shaped = samples.reshape(len(samples), -1) if len(samples) else np.zeros((0, 1), np.float32)
-    hearing = Hearing(seal.RATE, shaped.shape[1], levels=True)
+    hearing = Hearing(pattern.RATE, shaped.shape[1], levels=True)
     hearing.hear(shaped, end=True)
     return hearing.levels(last=True)[0]

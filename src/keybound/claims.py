@@ -10,9 +10,9 @@ from functools import cached_property
 from keybound.crypto import codes
 from keybound.parties import Claim
 from keybound.records import Entry
-from keybound.rolling import Roll
-from keybound.search import Ask, Places
-from keybound.tiles import Spot
+from keybound.seal.rolling import Roll
+from keybound.seal.search import Ask, Places
+from keybound.seal.tiles import Spot
 
 KNOWN_REACH_S = 3600.0  # where the position is known, a cut is looked for further on
 LAYERS = 2  # of sealed evidence that share the chance of a false answer: pattern, rolling code

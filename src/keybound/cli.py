@@ -100,9 +100,10 @@ def embed(
     mark after codecs and noise is sealed evidence too, together with that record: verify sees by
     itself whether a code rolls, and needs some seconds of a recording that was cut.
     """
-    from keybound import files, hostmac, seal, stages
+    from keybound import files, hostmac, stages
     from keybound import output as outputs
     from keybound.crypto import codes
+    from keybound.seal import pattern
 
     if no_seal and (rolling or position is not None):
         raise click.UsageError("--no-seal leaves nothing to place or to roll")
@@ -125,7 +126,7 @@ def embed(
         with Registry(registry or default_path()) as known:
             position = known.reserve(key.fingerprint, position)
     if own_mask:
-        position = seal.place(position, wanted=True)
+        position = pattern.place(position, wanted=True)
         assert position is not None
         nonce = codes.position_nonce(position)
     of: Any = {"key": key, "payload": number, "nonce": nonce}
@@ -148,7 +149,7 @@ def embed(
     if made.not_carried:
         say(f"not carried over: {', '.join(made.not_carried)}")
     if made.position is not None:
-        also = f", one of {seal.USUAL} that recur (--party has one for each recording)"
+        also = f", one of {pattern.USUAL} that recur (--party has one for each recording)"
         say(f"sealed at position {made.position}{also if recurs else ''}")
     if name is not None:
         say(f"record {facts['record']}")

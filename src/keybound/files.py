@@ -24,7 +24,7 @@ from keybound.errors import AudioError
 from keybound.fingerprint import Fingerprint
 from keybound.model.detection import Detection, Levels
 from keybound.output import Part
-from keybound.search import Places
+from keybound.seal.search import Places
 from keybound.stream import SHORTEST_S, How, too_short
 from keybound.verdict import Verdict
 from keybound.watermark import BLOCK_S, Watermarker, why_unreadable

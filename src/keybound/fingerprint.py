@@ -12,14 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from keybound import channels, seal
+from keybound import channels
 from keybound.audio.streaming import Floats
 from keybound.errors import CodeError
 from keybound.model.detection import Levels
+from keybound.seal import pattern
 
 Mask = npt.NDArray[np.bool_]
 
-STEP_S = seal.STEP_S  # 10 ms between two rows of levels
+STEP_S = pattern.STEP_S  # 10 ms between two rows of levels
 COLUMN_STEPS = 4
 COLUMN_S = COLUMN_STEPS * STEP_S
 # 17 bands from 250 Hz to 4 kHz, which telephones keep, as edges among the 64 of the seal.
@@ -120,7 +121,7 @@ def _around(rows: Floats, how: np.ufunc) -> Floats:
 def band_powers(levels: Levels, edges: npt.NDArray[np.int64]) -> Floats:
     """Add up the powers of the seal's bands between edges: (steps, edges - 1)."""
     power = 10 ** (levels[:, : edges[-1]].astype(np.float32) / 10)
-    power *= np.diff(seal.EDGES)[: edges[-1]].astype(np.float32)
+    power *= np.diff(pattern.EDGES)[: edges[-1]].astype(np.float32)
     powers: Floats = np.add.reduceat(power, edges[:-1], axis=1)
     return powers
 

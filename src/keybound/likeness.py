@@ -28,8 +28,8 @@ from keybound.fingerprint import (
     unpack,
 )
 from keybound.model.detection import Levels
-from keybound.seal import BANDS
-from keybound.sounds import respeed
+from keybound.seal.pattern import BANDS
+from keybound.seal.sounds import respeed
 
 FALSE_MATCH = 1e-6  # how often other words are called the same, at most, corrected for the search
 SPREAD = 1.6  # of z at one place for other words, measured: bits are not independent

@@ -16,7 +16,7 @@ from keybound.errors import RecordError
 from keybound.likeness import SPEED, Match, Sketch, match
 from keybound.model.detection import Levels
 from keybound.records import Entry
-from keybound.search import Sealed
+from keybound.seal.search import Sealed
 
 MATCHES = ("same", "other", "unclear", "none")
 MOST_AT_SPEEDS = 100  # records that a recording is compared with at other speeds too

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from keybound.errors import RegistryError
 from keybound.schema import writing
-from keybound.seal import POSITIONS, check_position
+from keybound.seal.pattern import POSITIONS, check_position
 
 
 def in_use(connection: sqlite3.Connection, key: str) -> int:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError
-from keybound.search import Places
+from keybound.seal.search import Places
 from keybound.watermark import Watermarker, shipped
 
 

@@ -13,7 +13,6 @@ from typing import Any, Required, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from keybound import seal as seals
 from keybound.audio import recordings
 from keybound.audio.resample import Resampler
 from keybound.audio.streaming import Floats, Sum
@@ -23,7 +22,8 @@ from keybound.crypto.keys import Key
 from keybound.errors import AudioError, CodeError
 from keybound.model.detection import Detection, likelihood, strongest, weigh
 from keybound.model.networks import ABSENT, Card, Engine, shipped
-from keybound.rolling import Roll
+from keybound.seal import pattern as seals
+from keybound.seal.rolling import Roll
 
 SHORTEST_S = 0.1  # under this there is nothing to judge
 

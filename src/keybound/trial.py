@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from keybound import hostmac, origin, search
+from keybound import hostmac, origin
 from keybound.claims import USUAL, Case, Masks, Options, spots_of
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
@@ -19,9 +19,10 @@ from keybound.model.networks import Card
 from keybound.origin import Compared
 from keybound.parties import Claim
 from keybound.records import Entry
-from keybound.rolling import Seconds, find_rolls, read_along
-from keybound.search import Found
-from keybound.sounds import Hearing
+from keybound.seal import search
+from keybound.seal.rolling import Seconds, find_rolls, read_along
+from keybound.seal.search import Found
+from keybound.seal.sounds import Hearing
 from keybound.verdict import GRADES, Evidence, Verdict, conclude, weigh
 
 WEIGHING = 50  # windows of a pattern that take as long as to look for the rolling codes of a party

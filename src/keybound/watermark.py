@@ -19,8 +19,8 @@ from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError
 from keybound.model.detection import Detection, Levels
 from keybound.model.networks import Engine
-from keybound.rolling import Roll, find_roll, read_along
-from keybound.search import NOTHING, Places, find
+from keybound.seal.rolling import Roll, find_roll, read_along
+from keybound.seal.search import NOTHING, Places, find
 from keybound.stream import (
     SHORTEST_S,
     How,

@@ -16,7 +16,7 @@ from keybound.audio import recordings
 from keybound.corpora import corpus, journal, manifest, worker
 from keybound.corpora.origins import candidates
 from keybound.crypto.keys import Key
-from keybound.search import NOTHING, Sealed
+from keybound.seal.search import NOTHING, Sealed
 from keybound.watermark import Watermarker
 
 Run = Callable[..., Any]  # to the outcome of `run` in conftest

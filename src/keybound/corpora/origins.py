@@ -19,7 +19,7 @@ from keybound.errors import KeyBoundError
 from keybound.likeness import Sketch
 from keybound.origin import MOST_AT_SPEEDS, Origin
 from keybound.registry import Registry
-from keybound.search import Sealed
+from keybound.seal.search import Sealed
 
 ByPosition = dict[int | None, "array[int]"]  # the numbers of records by position
 

@@ -28,7 +28,7 @@ from keybound.model.detection import Detection
 from keybound.origin import MATCHES, Origin
 from keybound.output import Part
 from keybound.parties import Claim
-from keybound.search import Places
+from keybound.seal.search import Places
 from keybound.verdict import Verdict
 from keybound.watermark import Watermarker
 

@@ -17,7 +17,7 @@ from keybound.audio import recordings
 from keybound.crypto.keys import Key
 from keybound.demo import SPEECH
 from keybound.errors import AudioError
-from keybound.search import Places
+from keybound.seal.search import Places
 from keybound.watermark import Watermarker
 
 ATTACKS = ("noise-20", "noise-10", "mp3", "opus-16", "lowpass", "echo", "griffin-lim", "denoiser")

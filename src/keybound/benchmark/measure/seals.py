@@ -23,7 +23,7 @@ from keybound.benchmark.measure.security import FLOOR, move_gains, stft
 from keybound.crypto.keys import Key
 from keybound.model.detection import Detection
 from keybound.origin import Origin
-from keybound.search import Places
+from keybound.seal.search import Places
 from keybound.verdict import Verdict
 from keybound.watermark import Watermarker
 

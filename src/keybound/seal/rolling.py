@@ -22,9 +22,9 @@ from keybound.crypto import codes
 from keybound.crypto.codes import Bits
 from keybound.crypto.keys import Key
 from keybound.model.detection import Detection
-from keybound.seal import check_position
-from keybound.search import SEALED_P, Found, Places, Sealed, tail
-from keybound.tiles import CANDIDATES
+from keybound.seal.pattern import check_position
+from keybound.seal.search import SEALED_P, Found, Places, Sealed, tail
+from keybound.seal.tiles import CANDIDATES
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]

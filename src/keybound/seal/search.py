@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from keybound import seal
 from keybound.audio.streaming import Floats
 from keybound.crypto.codes import Bits
 from keybound.crypto.keys import Key
 from keybound.model.detection import Levels
-from keybound.seal import STEP_S
-from keybound.sounds import Hearing, Run
-from keybound.tiles import NEAR, Fit, Spot, Tick, Tiles
+from keybound.seal import pattern
+from keybound.seal.pattern import STEP_S
+from keybound.seal.sounds import Hearing, Run
+from keybound.seal.tiles import NEAR, Fit, Spot, Tick, Tiles
 
 CodeAt = Callable[[int], Bits]  # the code at a position
 Progress = Callable[[int, int], None]  # windows done, of so many
@@ -39,7 +39,7 @@ class Places:
     `speed` is the largest change looked for: 0.05 for 5 % slower to 5 % faster.
     """
 
-    positions: Sequence[int] = range(seal.USUAL)
+    positions: Sequence[int] = range(pattern.USUAL)
     reach_s: float = 60.0
     speed: float = 0.0
 
@@ -162,7 +162,7 @@ def at_record(
     """
     best = Found()
     count = _share(hearing, ask, speed) * max(records, len(named))
-    count *= (2 * NEAR + 1) * len(seal.VIEWS)
+    count *= (2 * NEAR + 1) * len(pattern.VIEWS)
     for sound in hearing.sounds:
         run = Run(sound.channel, sound.tiles)
         for index, start_s in named:
@@ -281,4 +281,4 @@ def _count(tiles: Tiles, ask: Ask, share: int, reach: int, start: int) -> int:
     Half of the chance is kept for recordings that nobody cut: there are few places for those.
     """
     cuts = 2 * NEAR + 1 if abs(start) <= NEAR else len(tiles.levels) + reach
-    return 2 * share * cuts * len(ask.spots) * len(seal.VIEWS)
+    return 2 * share * cuts * len(ask.spots) * len(pattern.VIEWS)

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keybound import seal
 from keybound.audio.streaming import Floats
 from keybound.model.detection import Levels
-from keybound.seal import BANDS, STEP_S
-from keybound.tiles import Tiles, busiest
+from keybound.seal import pattern
+from keybound.seal.pattern import BANDS, STEP_S
+from keybound.seal.tiles import Tiles, busiest
 
 SPEED_PART = 2000  # steps of a recording that are searched at other speeds
 SPEED_STEP_S = 0.02  # that two neighbouring speeds may differ by over the part searched
@@ -64,7 +64,7 @@ def respeed(levels: Floats, speed: float) -> Floats:
     """Give the levels of a recording that was played `speed` times as fast as before that."""
     steps = np.arange(math.floor(len(levels) * speed)) / speed
     slow: Floats = _between(levels, steps)
-    middles = (seal.EDGES[:-1] + seal.EDGES[1:]) / 2
+    middles = (pattern.EDGES[:-1] + pattern.EDGES[1:]) / 2
     bands = np.interp(middles * speed, middles, np.arange(BANDS))
     return _between(slow.T, bands).T
 

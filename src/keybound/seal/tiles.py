@@ -13,12 +13,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from keybound import seal
 from keybound.audio.streaming import Floats
 from keybound.crypto.codes import Bits
 from keybound.crypto.keys import Key
 from keybound.model.detection import Levels
-from keybound.seal import COLUMN_STEPS
+from keybound.seal import pattern
+from keybound.seal.pattern import COLUMN_STEPS
 
 LEAST_COLUMNS = 12  # of the pattern that must lie in the recording: about half a second
 PART = 6000  # steps of a long recording that are searched; what is found is judged whole
@@ -42,9 +42,9 @@ class Spot(NamedTuple):
     code: Bits
     position: int
 
-    def signs(self, first: int, count: int) -> seal.Signs:
+    def signs(self, first: int, count: int) -> pattern.Signs:
         """Return columns of the pattern: (count, BANDS) of ±1."""
-        return seal.signs(self.key, self.code, self.position, first, count)
+        return pattern.signs(self.key, self.code, self.position, first, count)
 
 
 class Fit(NamedTuple):
@@ -61,7 +61,7 @@ class Tiles:
     def __init__(self, levels: Floats | Levels) -> None:
         self.levels = levels
         self.part = busiest(levels, PART)
-        self.steps = np.concatenate([*seal.contrasts(levels, 0, self.part)])  # (steps, BANDS)
+        self.steps = np.concatenate([*pattern.contrasts(levels, 0, self.part)])  # (steps, BANDS)
         self._matchers: dict[int, _Matcher] = {}
 
     @property
@@ -128,13 +128,13 @@ class Tiles:
 
     def whole(self, places: Sequence[tuple[Spot, int]]) -> list[float]:
         """Return z of the whole recording for each pattern and start, in the better view."""
-        views = [self._fit_whole(view, places) for view in range(len(seal.VIEWS))]
+        views = [self._fit_whole(view, places) for view in range(len(pattern.VIEWS))]
         return [max(each) for each in zip(*views, strict=True)]
 
     def _fit_whole(self, view: int, places: Sequence[tuple[Spot, int]]) -> list[float]:
         sums = np.zeros((len(places), 2))
         at = 0  # step of the recording with which a part begins
-        for tiles in seal.contrasts(self.levels, view) if places else ():
+        for tiles in pattern.contrasts(self.levels, view) if places else ():
             for own, (spot, start) in zip(sums, places, strict=True):
                 own += _lay(spot, tiles, start + at)
             at += len(tiles)
@@ -182,7 +182,7 @@ class _Matcher:
 
     def __init__(self, tiles: Floats, reach: int) -> None:
         power = np.square(tiles).sum(axis=0, dtype=np.float64)
-        self.bands = np.sort(np.argsort(-seal.STRENGTH * power)[:SEARCHED_BANDS])
+        self.bands = np.sort(np.argsort(-pattern.STRENGTH * power)[:SEARCHED_BANDS])
         count = -(-len(tiles) // COLUMN_STEPS)
         self.columns = -(-reach // COLUMN_STEPS) + count + 2 * MARGIN  # of the pattern
         self.size = _fast(self.columns + count)
@@ -227,7 +227,7 @@ def busiest(levels: Floats | Levels, most: int) -> slice:
     """Find the part of so many steps that holds most. It begins with a whole column."""
     if len(levels) <= most:
         return slice(0, len(levels))
-    own = np.concatenate([np.square(tiles).sum(axis=1) for tiles in seal.contrasts(levels, 0)])
+    own = np.concatenate([np.square(tiles).sum(axis=1) for tiles in pattern.contrasts(levels, 0)])
     power = np.concatenate([[0.0], np.cumsum(own, dtype=np.float64)])
     first = int(np.argmax(power[most:] - power[:-most])) // COLUMN_STEPS * COLUMN_STEPS
     return slice(first, first + most)
