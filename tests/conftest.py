@@ -17,7 +17,7 @@ from keybound import cli
 from keybound.audio import recordings
 from keybound.crypto.keys import Key
 from keybound.demo import SPEECH
-from keybound.registry import Party
+from keybound.provenance.registry import Party
 from keybound.watermark import Watermarker
 
 Run = Callable[..., Any]  # to the outcome of `run`

@@ -10,9 +10,9 @@ import pytest
 import soundfile as sf
 from numpy.typing import NDArray
 
-from keybound import fingerprint, likeness
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
+from keybound.provenance import fingerprint, matching
 from keybound.seal.search import Places
 from keybound.watermark import Watermarker
 from made_channels import arranged, late
@@ -63,7 +63,7 @@ def test_the_mark_its_seal_and_its_record_are_found(
     verdict = marker.judge(found, key=KEY, payload=PAYLOAD, places=places)
     assert (verdict.grade, verdict.verified, verdict.distance) == ("sealed", True, 0)
     known = fingerprint.take(fingerprint.hear(sealed))
-    assert likeness.match(known, found.heard).decision == "same"
+    assert matching.match(known, found.heard).decision == "same"
     wrong = marker.judge(found, key=OTHER, payload=PAYLOAD, places=places)
     assert min(wrong.seal.p, wrong.roll.p) > 1e-4
 
@@ -162,16 +162,16 @@ def test_a_recording_of_two_voices_is_the_same_mixed_down(
 ) -> None:
     both = np.stack([host, voice], axis=1)
     known = fingerprint.take(fingerprint.hear(both))
-    assert likeness.match(known, fingerprint.hear(both.mean(axis=1))).decision == "same"
-    assert likeness.match(known, fingerprint.hear(host[::-1])).decision != "same"
+    assert matching.match(known, fingerprint.hear(both.mean(axis=1))).decision == "same"
+    assert matching.match(known, fingerprint.hear(host[::-1])).decision != "same"
     heard = marker.detect(np.stack([voice, host[::-1]], axis=1), RATE, levels=True).heard
-    assert likeness.match(known, heard).p >= likeness.match(known, heard[None]).p / 3
+    assert matching.match(known, heard).p >= matching.match(known, heard[None]).p / 3
 
 
 def test_a_sketch_holds_the_channels(host: Samples, voice: Samples, marker: Watermarker) -> None:
     found = marker.detect(np.stack([host, 4 * voice], axis=1), RATE, levels=True)
-    sent = likeness.Sketch.parse(likeness.Sketch.of(found.heard).to_bytes())
+    sent = matching.Sketch.parse(matching.Sketch.of(found.heard).to_bytes())
     assert [one.channel for one in (sent, *sent.others)] == [None, 0, 1]
     known = fingerprint.take(fingerprint.hear(host))
-    direct, there = likeness.match(known, found.heard), likeness.match(known, sent)
+    direct, there = matching.match(known, found.heard), matching.match(known, sent)
     assert (direct.decision, direct.channel) == (there.decision, there.channel) == ("same", 0)

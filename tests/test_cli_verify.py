@@ -16,7 +16,7 @@ from keybound import checking
 from keybound.audio import recordings
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
-from keybound.registry import Party, Registry, default_path
+from keybound.provenance.registry import Party, Registry, default_path
 from keybound.seal import rolling
 from keybound.seal.tiles import Tiles
 from keybound.watermark import Watermarker

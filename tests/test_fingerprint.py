@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from keybound import attacks, fingerprint, likeness
+from keybound import attacks
 from keybound.audio import recordings
 from keybound.errors import CodeError
-from keybound.fingerprint import Fingerprint
+from keybound.provenance import fingerprint, matching
+from keybound.provenance.fingerprint import Fingerprint
 from keybound.seal import pattern
 
 Floats = NDArray[np.float32]
@@ -46,9 +47,9 @@ def attacked(name: str, samples: Floats) -> Floats:
     return made
 
 
-def compare(known: Floats, heard: Floats, **options: float) -> likeness.Match:
+def compare(known: Floats, heard: Floats, **options: float) -> matching.Match:
     taken = fingerprint.take(fingerprint.hear(known))
-    return likeness.match(taken, fingerprint.hear(heard), **options)  # type: ignore[arg-type]
+    return matching.match(taken, fingerprint.hear(heard), **options)  # type: ignore[arg-type]
 
 
 def made_up(steps: int) -> Floats:
@@ -127,7 +128,7 @@ def test_hours_are_compared_bit_by_bit_as_minutes_are_at_once(
 ) -> None:
     pairs = [(one, attacked("noise-10", one)[RATE // 2 :]), (one, other)]
     at_once = [compare(*pair) for pair in pairs]
-    monkeypatch.setattr(likeness, "ROOMY", 0)
+    monkeypatch.setattr(matching, "ROOMY", 0)
     for before, pair in zip(at_once, pairs, strict=True):
         after = compare(*pair)
         assert (after.decision, after.start_s) == (before.decision, before.start_s)
@@ -137,13 +138,13 @@ def test_hours_are_compared_bit_by_bit_as_minutes_are_at_once(
 
 def test_decisions() -> None:
     long, short, places = 75, 40, 1000
-    assert likeness._decide(1e-9, 0.5, long, places) == "same"
-    assert likeness._decide(1e-9, 0.5, short, places) == "same"
-    assert likeness._decide(1e-9, 0.4, long, places) == "unclear"
-    assert likeness._decide(1e-9, 0.3, long, places) == "other"
-    assert likeness._decide(1e-3, 0.5, long, places) == "other"
-    assert likeness._decide(1e-3, 0.5, short, places) == "unclear"
-    assert likeness._decide(1e-9, 0.3, short, places) == "unclear"
+    assert matching._decide(1e-9, 0.5, long, places) == "same"
+    assert matching._decide(1e-9, 0.5, short, places) == "same"
+    assert matching._decide(1e-9, 0.4, long, places) == "unclear"
+    assert matching._decide(1e-9, 0.3, long, places) == "other"
+    assert matching._decide(1e-3, 0.5, long, places) == "other"
+    assert matching._decide(1e-3, 0.5, short, places) == "unclear"
+    assert matching._decide(1e-9, 0.3, short, places) == "unclear"
 
 
 def test_itself(one: Floats) -> None:
@@ -203,8 +204,8 @@ def test_gains_of_one_host_on_another_are_other(one: Floats, other: Floats) -> N
 
 def test_too_short_to_say(one: Floats, other: Floats) -> None:
     assert compare(one, other[:RATE]).decision == "unclear"
-    assert compare(one[: RATE // 2], one) == likeness.NOTHING
-    assert compare(one, one[:0]) == likeness.NOTHING
+    assert compare(one[: RATE // 2], one) == matching.NOTHING
+    assert compare(one, one[:0]) == matching.NOTHING
 
 
 def test_silence_is_like_nothing(one: Floats) -> None:
@@ -233,9 +234,9 @@ def test_a_long_recording_says_other_only_of_long_parts() -> None:
     size = 2 * int(fingerprint.kept(columns).sum())
     known = Fingerprint(columns, hashlib.shake_256(b"long").digest(size))
     heard = fingerprint.hear(voice("flite-rms", 20.0))
-    assert likeness.match(known, heard, speed=0).decision == "unclear"
+    assert matching.match(known, heard, speed=0).decision == "unclear"
     short = Fingerprint(1000, known.data[:2000])
-    assert likeness.match(short, heard, speed=0).decision == "other"
+    assert matching.match(short, heard, speed=0).decision == "other"
 
 
 def test_a_sketch_is_compared_as_the_recording_is(one: Floats, other: Floats) -> None:
@@ -243,10 +244,10 @@ def test_a_sketch_is_compared_as_the_recording_is(one: Floats, other: Floats) ->
     slower = np.interp(np.arange(0, len(one), 0.97), np.arange(len(one)), one)
     for samples in (attacked("noise-10", one), slower, other, one[:0], voice("flite-rms", 30.0)):
         levels = fingerprint.hear(samples)
-        sent = likeness.Sketch.of(levels).to_bytes()
+        sent = matching.Sketch.of(levels).to_bytes()
         assert len(sent) <= 32 + 16 * len(levels) + 256_000
-        near = likeness.match(known, likeness.Sketch.parse(sent))
-        exact = likeness.match(known, levels)
+        near = matching.match(known, matching.Sketch.parse(sent))
+        exact = matching.match(known, levels)
         assert (near.decision, near.speed) == (exact.decision, exact.speed)
         assert near.agreement == pytest.approx(exact.agreement, abs=0.01)
         assert math.log(near.p) == pytest.approx(math.log(exact.p), rel=0.02)

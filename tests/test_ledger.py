@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from keybound import cli, files, fingerprint, records, trial
+from keybound import cli, files, trial
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
+from keybound.provenance import fingerprint, records
 from keybound.watermark import Watermarker
 
 DATA = Path(__file__).parent / "data"

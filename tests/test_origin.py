@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from keybound import fingerprint, origin, records
 from keybound.audio import recordings
 from keybound.crypto.keys import Key
 from keybound.errors import RecordError
-from keybound.fingerprint import Fingerprint
 from keybound.model.detection import Levels
-from keybound.origin import UNTRACED, Origin, trace
-from keybound.records import Entry
+from keybound.provenance import fingerprint, origin, records
+from keybound.provenance.fingerprint import Fingerprint
+from keybound.provenance.origin import UNTRACED, Origin, trace
+from keybound.provenance.records import Entry
 from keybound.seal.search import NOTHING, Sealed
 from keybound.verdict import Verdict
 

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from keybound import ledger, output, registry
+from keybound import ledger, output
 from keybound.errors import RegistryError
-from keybound.registry import Registry
+from keybound.provenance import registry
+from keybound.provenance.registry import Registry
 from test_registry_file import STAMPED, statement
 
 Run = Callable[..., Any]  # to the outcome of `run` in conftest

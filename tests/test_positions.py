@@ -14,7 +14,7 @@ import soundfile as sf
 
 from keybound.crypto.keys import Key
 from keybound.errors import CodeError, RegistryError
-from keybound.registry import Party, Registry
+from keybound.provenance.registry import Party, Registry
 from keybound.seal.pattern import POSITIONS
 
 Run = Callable[..., Any]  # to the outcome of `run` in conftest

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from keybound import records
 from keybound.crypto import signing
 from keybound.crypto.keys import Key
 from keybound.crypto.signing import SigningKey
 from keybound.errors import KeyBoundError, KeyFileError, RecordError
-from keybound.fingerprint import Fingerprint
-from keybound.records import Record
+from keybound.provenance import records
+from keybound.provenance.fingerprint import Fingerprint
+from keybound.provenance.records import Record
 
 KEY = Key(bytes(range(32)))
 SIGNER = SigningKey(bytes(range(32, 64)))

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from keybound import records, registry, schema
 from keybound.crypto.keys import Key
 from keybound.errors import RegistryError
-from keybound.fingerprint import Fingerprint
-from keybound.registry import Party, Registry, default_path
+from keybound.provenance import records, registry, schema
+from keybound.provenance.fingerprint import Fingerprint
+from keybound.provenance.registry import Party, Registry, default_path
 
 KEY = Key(bytes(range(32)))
 RECORD = records.Record(

@@ -15,10 +15,10 @@ from keybound.audio import recordings
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.errors import CodeError
-from keybound.fingerprint import hear, take
-from keybound.likeness import match
 from keybound.model.detection import Detection, Tail, weigh
-from keybound.origin import Origin
+from keybound.provenance.fingerprint import hear, take
+from keybound.provenance.matching import match
+from keybound.provenance.origin import Origin
 from keybound.seal.rolling import PAGE, Roll, find_roll, masks, read_along
 from keybound.seal.search import Places
 from keybound.watermark import Watermarker

@@ -6,14 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from keybound import files, fingerprint, trial
+from keybound import files, trial
 from keybound.audio import recordings
 from keybound.claims import Options
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.model.detection import Detection
 from keybound.parties import Claim
-from keybound.records import Entry
+from keybound.provenance import fingerprint
+from keybound.provenance.records import Entry
 from keybound.verdict import Verdict
 from keybound.watermark import Watermarker
 

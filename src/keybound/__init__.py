@@ -8,7 +8,7 @@ from keybound.crypto.codes import position_nonce
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError, KeyFileWarning
 from keybound.model.detection import Detection, Mark, Span
-from keybound.origin import Origin
+from keybound.provenance.origin import Origin
 from keybound.seal.search import Places, Sealed
 from keybound.served import Grader
 from keybound.stream import StreamDetector, StreamEmbedder

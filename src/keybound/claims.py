@@ -9,7 +9,7 @@ from functools import cached_property
 
 from keybound.crypto import codes
 from keybound.parties import Claim
-from keybound.records import Entry
+from keybound.provenance.records import Entry
 from keybound.seal.rolling import Roll
 from keybound.seal.search import Ask, Places
 from keybound.seal.tiles import Spot

@@ -19,7 +19,7 @@ from keybound.checking import as_plain
 from keybound.corpora import batch
 from keybound.errors import KeyBoundError, missing
 from keybound.parties import Claim, claim, lone_key
-from keybound.registry import Registry, default_path
+from keybound.provenance.registry import Registry, default_path
 from keybound.terminal import (
     as_json,
     emit,
@@ -100,9 +100,10 @@ def embed(
     mark after codecs and noise is sealed evidence too, together with that record: verify sees by
     itself whether a code rolls, and needs some seconds of a recording that was cut.
     """
-    from keybound import files, hostmac, stages
+    from keybound import files, stages
     from keybound import output as outputs
     from keybound.crypto import codes
+    from keybound.provenance import content_tag
     from keybound.seal import pattern
 
     if no_seal and (rolling or position is not None):
@@ -116,7 +117,7 @@ def embed(
     marker = load(model)
     if from_host:
         key = lone_key(key_file, name, payload)
-        spoken = hostmac.payload(files.listen(host), key, marker.card.bits, nonce)
+        spoken = content_tag.payload(files.listen(host), key, marker.card.bits, nonce)
         whose = Claim("", key, spoken, None)
     else:
         whose = claim(name, key_file, payload, registry, marker.card.bits)

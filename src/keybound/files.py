@@ -15,15 +15,16 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from keybound import fingerprint, records, stages
 from keybound import output as outputs
+from keybound import stages
 from keybound.audio import recordings
 from keybound.channels import Hearing
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError
-from keybound.fingerprint import Fingerprint
 from keybound.model.detection import Detection, Levels
 from keybound.output import Part
+from keybound.provenance import fingerprint, records
+from keybound.provenance.fingerprint import Fingerprint
 from keybound.seal.search import Places
 from keybound.stream import SHORTEST_S, How, too_short
 from keybound.verdict import Verdict

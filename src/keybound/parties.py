@@ -11,7 +11,7 @@ import click
 from keybound.crypto import codes
 from keybound.crypto.keys import KEYGEN_HINT, Key
 from keybound.errors import KeyBoundError, KeyFileError
-from keybound.registry import Party, Registry, default_path
+from keybound.provenance.registry import Party, Registry, default_path
 from keybound.terminal import as_json, emit, model, number, options, registry, say
 
 Made = TypeVar("Made")

@@ -8,17 +8,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from keybound import hostmac, origin
 from keybound.claims import USUAL, Case, Masks, Options, spots_of
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError
-from keybound.likeness import Sketch
 from keybound.model.detection import Detection
 from keybound.model.networks import Card
-from keybound.origin import Compared
 from keybound.parties import Claim
-from keybound.records import Entry
+from keybound.provenance import content_tag, origin
+from keybound.provenance.matching import Sketch
+from keybound.provenance.origin import Compared
+from keybound.provenance.records import Entry
 from keybound.seal import search
 from keybound.seal.rolling import Seconds, find_rolls, read_along
 from keybound.seal.search import Found
@@ -241,7 +241,7 @@ def judge_host(
     tried = []
     for logits in read:
         payload = codes.from_bits(codes.decode(logits, key, nonce))
-        bound = hostmac.check(found.levels, payload, key, bits, nonce, tries=len(read))
+        bound = content_tag.check(found.levels, payload, key, bits, nonce, tries=len(read))
         tried.append((bound.p, payload, bound))
     _, payload, bound = min(tried, key=lambda one: one[0])
     claim = Claim("", key, payload, None)
@@ -256,7 +256,7 @@ def judge_host(
         own,
         passes=bound.holds,
         distance=bound.distance,
-        chance=hostmac.ACCEPTED_P,
+        chance=content_tag.ACCEPTED_P,
         origin=origin.Origin(match, p=bound.p, agreement=1 - bound.distance / bits),
     )
     return conclude(found, spoken, bits)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from keybound.crypto import codes
 from keybound.model.detection import Detection, Span
-from keybound.origin import UNTRACED, Origin
+from keybound.provenance.origin import UNTRACED, Origin
 from keybound.seal.search import NOTHING, Sealed
 
 GRADES = ("none", "present", "attributed", "sealed")  # what holds, the least first

@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_corpus import RATE, WHOSE, done, fill, hidden, rows, times, write_manifest
 
-from keybound import files, fingerprint
+from keybound import files
 from keybound.corpora import corpus, journal, manifest, worker
 from keybound.crypto.keys import Key
 from keybound.errors import CorpusError
-from keybound.registry import Registry
+from keybound.provenance import fingerprint
+from keybound.provenance.registry import Registry
 
 SECRET = bytes(range(32))  # of alice.key
 

@@ -16,10 +16,10 @@ import pytest
 import soundfile as sf
 from made_corpus import RATE, WHOSE, done, fill, hidden
 
-from keybound import registry
 from keybound.corpora import corpus
 from keybound.crypto.keys import Key
-from keybound.registry import Registry
+from keybound.provenance import registry
+from keybound.provenance.registry import Registry
 
 Run = Callable[..., Any]  # to the outcome of `run` in conftest
 
@@ -102,7 +102,8 @@ def test_without_a_party_the_results_say_that_positions_recur(
 
 DIE = """
 import os, signal
-from keybound import output, pending
+from keybound import output
+from keybound.provenance import pending
 from keybound.corpora import corpus
 count = 0
 def second(*_, **__):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keybound.registry import default_path
+from keybound.provenance.registry import default_path
 from keybound.terminal import as_json, model, nonce, options, party_name, payload, registry, say
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from keybound import output, records, stages
+from keybound import output, stages
 from keybound.corpora.journal import Journal, Row, Stamp, write_results
 from keybound.corpora.manifest import Item, absolute
 from keybound.corpora.origins import Origins
@@ -22,7 +22,8 @@ from keybound.corpora.worker import ENV, HANDED, HEARD, Job, Task, Whose, in_wor
 from keybound.crypto import codes
 from keybound.errors import CodeError, CorpusError, KeyBoundError, KeyFileError, RegistryError
 from keybound.parties import Untried, party_claim, triable
-from keybound.registry import Party, Registry
+from keybound.provenance import records
+from keybound.provenance.registry import Party, Registry
 from keybound.watermark import Watermarker
 
 Engine = Callable[[Job, Iterable[Task]], Generator[tuple[str, Row], None, None]]

@@ -11,14 +11,14 @@ from array import array
 from collections.abc import Sequence
 from pathlib import Path
 
-from keybound import origin
 from keybound.corpora.journal import Row
 from keybound.corpora.worker import HEARD, in_words
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError
-from keybound.likeness import Sketch
-from keybound.origin import MOST_AT_SPEEDS, Origin
-from keybound.registry import Registry
+from keybound.provenance import origin
+from keybound.provenance.matching import Sketch
+from keybound.provenance.origin import MOST_AT_SPEEDS, Origin
+from keybound.provenance.registry import Registry
 from keybound.seal.search import Sealed
 
 ByPosition = dict[int | None, "array[int]"]  # the numbers of records by position

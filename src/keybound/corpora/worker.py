@@ -23,11 +23,11 @@ from keybound.claims import Options
 from keybound.corpora.journal import COLUMNS, Row, Stamp
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError, KeyFileError, KeyFileWarning, explain
-from keybound.likeness import Sketch
 from keybound.model.detection import Detection
-from keybound.origin import MATCHES, Origin
 from keybound.output import Part
 from keybound.parties import Claim
+from keybound.provenance.matching import Sketch
+from keybound.provenance.origin import MATCHES, Origin
 from keybound.seal.search import Places
 from keybound.verdict import Verdict
 from keybound.watermark import Watermarker

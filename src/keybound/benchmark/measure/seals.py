@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import scipy.ndimage
 
-from keybound import fingerprint, likeness
 from keybound.benchmark.measure import metrics, removal
 from keybound.benchmark.measure.plan import OWN_KEYS, Case, Plan, Suite, each, each_attack, one_row
 from keybound.benchmark.measure.protocol import Clip, Secret
@@ -22,7 +21,8 @@ from keybound.benchmark.measure.rows import Row
 from keybound.benchmark.measure.security import FLOOR, move_gains, stft
 from keybound.crypto.keys import Key
 from keybound.model.detection import Detection
-from keybound.origin import Origin
+from keybound.provenance import fingerprint, matching
+from keybound.provenance.origin import Origin
 from keybound.seal.search import Places
 from keybound.verdict import Verdict
 from keybound.watermark import Watermarker
@@ -69,7 +69,7 @@ def told(case: Case, verdict: Verdict, found: Detection) -> Row:
     seal, sealed = verdict.seal, verdict.seal.holds
     if case.method.rolling:
         assert found.levels is not None
-        same = likeness.match(record_of(case), found.levels).decision
+        same = matching.match(record_of(case), found.levels).decision
         sealed = replace(verdict, origin=Origin(same)).grade == "sealed"
         seal = seal if seal.holds else verdict.roll
     row: Row = {"holds": sealed, "z": seal.z, "log10_p": math.log10(max(seal.p, 1e-300))}
@@ -154,7 +154,7 @@ def copied(case: Case, face: Row) -> Row:
         louder = float(np.std(other) / (np.std(case.host) + FLOOR))
         moved = other + (louder if face["attack"] == "residual-levelled" else 1.0) * change
     heard = np.clip(moved, -1, 1).astype(np.float32)
-    found = likeness.match(record_of(case), fingerprint.hear(heard))
+    found = matching.match(record_of(case), fingerprint.hear(heard))
     row: Row = {"decision": found.decision, "agreement": found.agreement}
     return row | {"holds": judge(case, heard, case.secret, search=False)["holds"]}
 

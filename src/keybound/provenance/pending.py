@@ -11,11 +11,12 @@ import os
 import sqlite3
 from pathlib import Path
 
-from keybound import positions, records, stages
+from keybound import stages
 from keybound.errors import RecordError, RegistryError
 from keybound.output import Part
-from keybound.records import Record, Stamped
-from keybound.schema import writing
+from keybound.provenance import positions, records
+from keybound.provenance.records import Record, Stamped
+from keybound.provenance.schema import writing
 
 KEEP = "INSERT INTO record (party, key, data) VALUES (?, ?, ?) RETURNING number"
 

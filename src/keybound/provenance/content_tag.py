@@ -18,8 +18,8 @@ from keybound.audio.streaming import Floats
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.errors import CodeError
-from keybound.fingerprint import POWER_FLOOR, band_powers
 from keybound.model.detection import Levels
+from keybound.provenance.fingerprint import POWER_FLOOR, band_powers
 
 LABEL = "keybound-1/host"
 SEED_BYTES = 32

@@ -19,12 +19,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from keybound import pending, positions, records, schema
 from keybound.crypto import codes
 from keybound.crypto.keys import FINGERPRINT_BYTES, Key
 from keybound.errors import CodeError, RecordError, RegistryError
 from keybound.output import Part
-from keybound.records import Entry, Stamped
+from keybound.provenance import pending, positions, records, schema
+from keybound.provenance.records import Entry, Stamped
 
 NAME_MAX = 100
 BUSY_S = 10.0

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from keybound.audio.streaming import Floats
 from keybound.crypto.keys import Key
 from keybound.errors import RecordError
-from keybound.likeness import SPEED, Match, Sketch, match
 from keybound.model.detection import Levels
-from keybound.records import Entry
+from keybound.provenance.matching import SPEED, Match, Sketch, match
+from keybound.provenance.records import Entry
 from keybound.seal.search import Sealed
 
 MATCHES = ("same", "other", "unclear", "none")

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 
 from keybound.errors import RegistryError
-from keybound.schema import writing
+from keybound.provenance.schema import writing
 from keybound.seal.pattern import POSITIONS, check_position
 
 

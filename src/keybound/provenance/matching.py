@@ -13,7 +13,8 @@ from typing import Self
 import numpy as np
 
 from keybound.audio.streaming import Floats
-from keybound.fingerprint import (
+from keybound.model.detection import Levels
+from keybound.provenance.fingerprint import (
     BITS,
     COLUMN_S,
     COLUMN_STEPS,
@@ -27,7 +28,6 @@ from keybound.fingerprint import (
     listen,
     unpack,
 )
-from keybound.model.detection import Levels
 from keybound.seal.pattern import BANDS
 from keybound.seal.sounds import respeed
 

@@ -21,7 +21,7 @@ from keybound import output
 from keybound.crypto import codes, signing
 from keybound.crypto.keys import FINGERPRINT_BYTES, Key
 from keybound.errors import KeyBoundError, NotGenuineError, RecordError
-from keybound.fingerprint import Fingerprint
+from keybound.provenance.fingerprint import Fingerprint
 from keybound.seal import pattern
 
 VERSION = 1
