@@ -18,7 +18,7 @@ from keybound.audio import recordings
 from keybound.crypto.keys import Key
 from keybound.demo import SPEECH
 from keybound.provenance.registry import Party
-from keybound.watermark import Watermarker
+from keybound.watermark.watermarker import Watermarker
 
 Run = Callable[..., Any]  # to the outcome of `run`
 Samples = NDArray[Any]

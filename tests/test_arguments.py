@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import keybound
-from keybound import files
 from keybound.audio import recordings
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError, KeyBoundError
 from keybound.seal.search import Places
-from keybound.stream import StreamDetector, StreamEmbedder
-from keybound.watermark import MarkWarning, Watermarker
+from keybound.watermark import files
+from keybound.watermark.stream import StreamDetector, StreamEmbedder
+from keybound.watermark.watermarker import MarkWarning, Watermarker
 
 Samples = NDArray[Any]
 Run = Callable[..., Any]

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from keybound import channels, files
-from keybound.channels import Hearing
 from keybound.crypto.keys import Key
 from keybound.model.detection import Detection
 from keybound.provenance import fingerprint
 from keybound.seal.search import Places
-from keybound.stream import weigh_views
-from keybound.watermark import Watermarker
+from keybound.watermark import channels, files
+from keybound.watermark.channels import Hearing
+from keybound.watermark.stream import weigh_views
+from keybound.watermark.watermarker import Watermarker
 from made_channels import arranged
 
 Samples = NDArray[Any]

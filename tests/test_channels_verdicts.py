@@ -14,7 +14,7 @@ from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.provenance import fingerprint, matching
 from keybound.seal.search import Places
-from keybound.watermark import Watermarker
+from keybound.watermark.watermarker import Watermarker
 from made_channels import arranged, late
 
 Samples = NDArray[Any]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import soundfile as sf
 
-from keybound import files
+from keybound.watermark import files
 
 Run = Callable[..., Any]  # to the outcome of `run` in conftest
 RATE = 16_000

@@ -19,7 +19,7 @@ from keybound.crypto.keys import Key
 from keybound.provenance.registry import Party, Registry, default_path
 from keybound.seal import rolling
 from keybound.seal.tiles import Tiles
-from keybound.watermark import Watermarker
+from keybound.watermark.watermarker import Watermarker
 
 DATA = Path(__file__).parent / "data"
 PAYLOAD = "0x5eed"

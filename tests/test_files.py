@@ -11,13 +11,13 @@ import pytest
 import soundfile as sf
 from numpy.typing import NDArray
 
-from keybound import files
 from keybound.audio import recordings
 from keybound.audio.metadata import Metadata
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError
 from keybound.seal import pattern, tiles
-from keybound.watermark import Watermarker
+from keybound.watermark import files
+from keybound.watermark.watermarker import Watermarker
 
 Samples = NDArray[Any]
 

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from keybound import cli, files, trial
+from keybound import cli
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.provenance import fingerprint, records
-from keybound.watermark import Watermarker
+from keybound.watermark import files, verification
+from keybound.watermark.watermarker import Watermarker
 
 DATA = Path(__file__).parent / "data"
 KEY = Key(bytes(range(32)))
@@ -239,7 +240,7 @@ def test_a_payload_that_speaks_for_its_host(run: Run, home: Path, marker: Waterm
     # Were all of the mark to come along, it still would not speak for what it came to.
     heard = files.detect(marker, home / "marked.wav", levels=True)
     moved = replace(heard, levels=files.listen(home / "other.wav"))
-    verdict = trial.judge_host(marker.card, moved, KEY)
+    verdict = verification.judge_host(marker.card, moved, KEY)
     assert (verdict.grade, verdict.origin.match) == ("present", "other")
     assert "its payload does not speak for this audio" in verdict.words
     bare = run("verify", "host.wav", *own, "--grade-only")

@@ -16,7 +16,7 @@ from keybound.provenance.fingerprint import Fingerprint
 from keybound.provenance.origin import UNTRACED, Origin, trace
 from keybound.provenance.records import Entry
 from keybound.seal.search import NOTHING, Sealed
-from keybound.verdict import Verdict
+from keybound.watermark.verdict import Verdict
 
 KEY = Key(bytes(range(32)))
 DATA = Path(__file__).parent / "data"

@@ -21,7 +21,7 @@ from keybound.provenance.matching import match
 from keybound.provenance.origin import Origin
 from keybound.seal.rolling import PAGE, Roll, find_roll, masks, read_along
 from keybound.seal.search import Places
-from keybound.watermark import Watermarker
+from keybound.watermark.watermarker import Watermarker
 
 Floats = NDArray[np.float32]
 

@@ -14,8 +14,8 @@ import keybound
 from keybound.audio import recordings
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError
-from keybound.stream import StreamDetector, StreamEmbedder
-from keybound.watermark import Watermarker
+from keybound.watermark.stream import StreamDetector, StreamEmbedder
+from keybound.watermark.watermarker import Watermarker
 
 Samples = NDArray[Any]
 

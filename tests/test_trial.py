@@ -6,17 +6,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from keybound import files, trial
 from keybound.audio import recordings
-from keybound.claims import Options
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.model.detection import Detection
 from keybound.parties import Claim
 from keybound.provenance import fingerprint
 from keybound.provenance.records import Entry
-from keybound.verdict import Verdict
-from keybound.watermark import Watermarker
+from keybound.watermark import files, verification
+from keybound.watermark.claims import Options
+from keybound.watermark.verdict import Verdict
+from keybound.watermark.watermarker import Watermarker
 
 DATA = Path(__file__).parent / "data"
 RATE, BITS, PAYLOAD = 16000, 16, 0x5EED
@@ -41,7 +41,7 @@ def forged(marker: Watermarker, code: codes.Bits) -> Detection:
 
 
 def judged(marker: Watermarker, found: Detection, *entries: Entry, **how: Any) -> Verdict:
-    return trial.judge(marker.card, found, [ALICE], {"alice": entries}, Options(**how))[0]
+    return verification.judge(marker.card, found, [ALICE], {"alice": entries}, Options(**how))[0]
 
 
 def entry(found: Detection, position: int) -> Entry:
@@ -173,7 +173,7 @@ def test_the_place_that_a_record_names_is_tried_first(marker: Watermarker) -> No
     wrong = [Claim("alice", Key(bytes([n]) * 32), PAYLOAD, None) for n in range(1, 9)]
     for one in wrong:
         own = recorded(heard(marker, whole), 200, b"", key=one.key)
-        verdict = trial.judge(marker.card, piece, [one], {"alice": (own,)})[0]
+        verdict = verification.judge(marker.card, piece, [one], {"alice": (own,)})[0]
         assert verdict.seal.p > 1e-4
 
 
@@ -197,7 +197,7 @@ def test_all_of_many_parties_are_searched(marker: Watermarker) -> None:
     cut = marker.mark(speech("flite-rms"), RATE, **how).samples[int(1.7 * RATE) :]
     claims = [Claim(f"{n}", Key(bytes([n]) * 32), n, None) for n in range(24)]
     steps: list[tuple[int, int]] = []
-    verdicts = trial.judge(
+    verdicts = verification.judge(
         marker.card,
         heard(marker, cut),
         [*claims, ALICE],
@@ -207,10 +207,10 @@ def test_all_of_many_parties_are_searched(marker: Watermarker) -> None:
     assert [one.grade for one in verdicts] == ["present"] * 24 + ["sealed"]
     assert {one.seal.searched for one in verdicts} == {"all"}
     assert all("not by this key" in one.words for one in verdicts[:-1])
-    whole = 25 * (256 + trial.WEIGHING)
+    whole = 25 * (256 + verification.WEIGHING)
     assert {of for _, of in steps} == {whole}
     assert [done for done, _ in steps] == sorted(done for done, _ in steps)
     assert (len(steps) > 100, steps[-1]) == (True, (whole, whole))
     # The chance of a false answer is shared by all.
-    alone = trial.judge(marker.card, heard(marker, cut), [ALICE], {})[0]
+    alone = verification.judge(marker.card, heard(marker, cut), [ALICE], {})[0]
     assert verdicts[-1].seal.places == 25 * alone.seal.places

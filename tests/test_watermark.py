@@ -16,7 +16,7 @@ from keybound.crypto.keys import Key
 from keybound.demo import SPEECH
 from keybound.errors import CodeError
 from keybound.model.detection import Detection, Mark
-from keybound.watermark import Watermarker
+from keybound.watermark.watermarker import Watermarker
 
 Samples = NDArray[Any]
 

@@ -13,7 +13,7 @@ from keybound.audio import recordings
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError
 from keybound.model.detection import Tail
-from keybound.watermark import MarkWarning, Watermarker
+from keybound.watermark.watermarker import MarkWarning, Watermarker
 
 Samples = NDArray[Any]
 

@@ -14,8 +14,8 @@ from keybound.crypto.keys import Key
 from keybound.errors import CodeError, KeyBoundError
 from keybound.seal import pattern
 from keybound.seal.search import NOTHING, Places, Sealed
-from keybound.verdict import GRADES, Verdict
-from keybound.watermark import Watermarker
+from keybound.watermark.verdict import GRADES, Verdict
+from keybound.watermark.watermarker import Watermarker
 
 Samples = NDArray[Any]
 

@@ -10,10 +10,10 @@ from keybound.errors import KeyBoundError, KeyFileWarning
 from keybound.model.detection import Detection, Mark, Span
 from keybound.provenance.origin import Origin
 from keybound.seal.search import Places, Sealed
-from keybound.served import Grader
-from keybound.stream import StreamDetector, StreamEmbedder
-from keybound.verdict import Verdict
-from keybound.watermark import (
+from keybound.watermark.grader import Grader
+from keybound.watermark.stream import StreamDetector, StreamEmbedder
+from keybound.watermark.verdict import Verdict
+from keybound.watermark.watermarker import (
     Marked,
     MarkWarning,
     Watermarker,

@@ -27,7 +27,7 @@ from keybound.terminal import (
 )
 
 if TYPE_CHECKING:
-    from keybound.verdict import Verdict
+    from keybound.watermark.verdict import Verdict
 
 
 @click.command()
@@ -73,9 +73,10 @@ def verify(
     With --any those whose mark it is come first, then one line on the others. A party that cannot
     be tried, for want of its key for instance, is named; if none can, the exit status is 2.
     """
-    from keybound import cli, files, trial
-    from keybound.claims import Options
-    from keybound.verdict import GRADES
+    from keybound import cli
+    from keybound.watermark import files, verification
+    from keybound.watermark.claims import Options
+    from keybound.watermark.verdict import GRADES
 
     if own_mask and (nonce or from_host):
         raise click.UsageError("--nonce-from-position takes the place of --nonce")
@@ -103,10 +104,10 @@ def verify(
     found = files.detect(marker, recording, levels=True, progress=progress_bar("listening"))
     search = progress_bar("searching")
     if from_host:
-        verdicts = [trial.judge_host(marker.card, found, key, asked, progress=search)]
+        verdicts = [verification.judge_host(marker.card, found, key, asked, progress=search)]
     else:
-        verdicts = trial.judge(marker.card, found, claims, entries, asked, progress=search)
-    grade = trial.best(verdicts)
+        verdicts = verification.judge(marker.card, found, claims, entries, asked, progress=search)
+    grade = verification.best(verdicts)
     if grade_only:
         emit({"grade": grade}, grade, as_json)
     elif anyone:
@@ -130,7 +131,7 @@ def _print_all(verdicts: "dict[str, Verdict]", untried: Sequence[Untried], as_js
     For people all others are one line, but those whose record or copied seal it is; for machines
     each has its own, and so has each party that could not be tried.
     """
-    from keybound.verdict import GRADES
+    from keybound.watermark.verdict import GRADES
 
     ranked = sorted(verdicts, key=lambda who: -GRADES.index(verdicts[who].grade))
     others = [who for who in ranked if not _theirs(verdicts[who])]

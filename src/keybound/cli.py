@@ -45,7 +45,7 @@ from keybound.terminal import (
 
 if TYPE_CHECKING:
     from keybound.model.detection import Detection
-    from keybound.watermark import Watermarker
+    from keybound.watermark.watermarker import Watermarker
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
@@ -58,7 +58,7 @@ def cli(context: click.Context) -> None:
 
 
 def load(model: str | None) -> "Watermarker":
-    from keybound.watermark import Watermarker
+    from keybound.watermark.watermarker import Watermarker
 
     return Watermarker(model)
 
@@ -100,11 +100,12 @@ def embed(
     mark after codecs and noise is sealed evidence too, together with that record: verify sees by
     itself whether a code rolls, and needs some seconds of a recording that was cut.
     """
-    from keybound import files, stages
     from keybound import output as outputs
+    from keybound import stages
     from keybound.crypto import codes
     from keybound.provenance import content_tag
     from keybound.seal import pattern
+    from keybound.watermark import files
 
     if no_seal and (rolling or position is not None):
         raise click.UsageError("--no-seal leaves nothing to place or to roll")
@@ -176,8 +177,9 @@ def detect(
     A folder stands for all recordings in it and below. Of several recordings each has one line.
     Exit status 0 if any is marked, 1 if none is, 2 if any could not be read.
     """
-    from keybound import files, plot
+    from keybound import plot
     from keybound.corpora.manifest import expand
+    from keybound.watermark import files
 
     if frames and not as_json:
         raise click.UsageError("--frames needs --json")

@@ -35,8 +35,8 @@ def attack(
 
     Several in a row are joined by a plus: keybound attack mp3+noise in.wav out.wav
     """
-    from keybound import files
     from keybound.attacks import ATTACKS
+    from keybound.watermark import files
 
     if listing:
         width = max(map(len, ATTACKS))

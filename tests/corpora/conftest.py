@@ -10,7 +10,7 @@ import soundfile as sf
 from keybound.audio import recordings
 from keybound.corpora import manifest
 from keybound.crypto.keys import Key
-from keybound.watermark import Watermarker
+from keybound.watermark.watermarker import Watermarker
 
 DATA = Path(__file__).parents[1] / "data"
 RATE = 16_000

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_corpus import RATE, WHOSE, done, fill, hidden, rows, times, write_manifest
 
-from keybound import files
 from keybound.corpora import corpus, journal, manifest, worker
 from keybound.crypto.keys import Key
 from keybound.errors import CorpusError
 from keybound.provenance import fingerprint
 from keybound.provenance.registry import Registry
+from keybound.watermark import files
 
 SECRET = bytes(range(32))  # of alice.key
 

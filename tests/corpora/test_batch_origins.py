@@ -17,7 +17,7 @@ from keybound.corpora import corpus, journal, manifest, worker
 from keybound.corpora.origins import candidates
 from keybound.crypto.keys import Key
 from keybound.seal.search import NOTHING, Sealed
-from keybound.watermark import Watermarker
+from keybound.watermark.watermarker import Watermarker
 
 Run = Callable[..., Any]  # to the outcome of `run` in conftest
 Samples = np.ndarray[Any, Any]

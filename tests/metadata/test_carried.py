@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from keybound import files
 from keybound.audio import metadata, recordings
 from keybound.audio.metadata import Metadata
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError
-from keybound.watermark import Watermarker
+from keybound.watermark import files
+from keybound.watermark.watermarker import Watermarker
 
 KEY, PAYLOAD = Key(bytes(range(32))), 0x5EED
 

@@ -17,7 +17,7 @@ from keybound.errors import ModelError, RecipeError
 from keybound.model.networks import Engine, read_card
 from keybound.training import checkpoint, export, nets
 from keybound.training.spectra import HOP
-from keybound.watermark import Watermarker
+from keybound.watermark.watermarker import Watermarker
 
 CPU = torch.device("cpu")
 SPEECH = Path(__file__).parents[1] / "data"

@@ -9,7 +9,7 @@ import pytest
 
 from keybound.crypto.keys import Key
 from keybound.training.recipe import from_tree, load
-from keybound.watermark import Watermarker
+from keybound.watermark.watermarker import Watermarker
 
 ROOT = Path(__file__).parents[2]
 MODEL = ROOT / "models" / "paper"

@@ -217,7 +217,7 @@ def _whose(
     from keybound.corpora import corpus
     from keybound.corpora.manifest import absolute
     from keybound.corpora.worker import Job
-    from keybound.watermark import Watermarker
+    from keybound.watermark.watermarker import Watermarker
 
     bits = Watermarker(model).card.bits
     folder, where = absolute(model) if model else None, Path(registry or default_path())

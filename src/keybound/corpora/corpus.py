@@ -24,7 +24,7 @@ from keybound.errors import CodeError, CorpusError, KeyBoundError, KeyFileError,
 from keybound.parties import Untried, party_claim, triable
 from keybound.provenance import records
 from keybound.provenance.registry import Party, Registry
-from keybound.watermark import Watermarker
+from keybound.watermark.watermarker import Watermarker
 
 Engine = Callable[[Job, Iterable[Task]], Generator[tuple[str, Row], None, None]]
 AHEAD = 64  # tasks that are given their positions at a time

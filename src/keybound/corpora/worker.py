@@ -15,11 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from keybound import files, trial
 from keybound import output as outputs
 from keybound.audio.recordings import sndfile_name
 from keybound.audio.silence import silence
-from keybound.claims import Options
 from keybound.corpora.journal import COLUMNS, Row, Stamp
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError, KeyFileError, KeyFileWarning, explain
@@ -29,8 +27,10 @@ from keybound.parties import Claim
 from keybound.provenance.matching import Sketch
 from keybound.provenance.origin import MATCHES, Origin
 from keybound.seal.search import Places
-from keybound.verdict import Verdict
-from keybound.watermark import Watermarker
+from keybound.watermark import files, verification
+from keybound.watermark.claims import Options
+from keybound.watermark.verdict import Verdict
+from keybound.watermark.watermarker import Watermarker
 
 ENV = "env:"
 HANDED = "handed"  # in an entry of a worker: a finished part, with the record as it is exported
@@ -147,7 +147,7 @@ class Worker:
         claims = [self._claim(one, task) for one in whose]
         masks = {one.name: one.masks for one in whose}
         asked = Options(task.nonce)
-        verdicts = trial.judge(self.marker.card, found, claims, {}, asked, masks=masks)
+        verdicts = verification.judge(self.marker.card, found, claims, {}, asked, masks=masks)
         verdict, one = min(zip(verdicts, whose, strict=True), key=lambda pair: _nearness(pair[0]))
         row = _columns(verdict) | {"seconds": seconds}
         row |= {"untried": self.job.untried} if task.who is None else {}

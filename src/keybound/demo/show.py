@@ -18,7 +18,7 @@ from keybound.crypto.keys import Key
 from keybound.demo import SPEECH
 from keybound.errors import AudioError
 from keybound.seal.search import Places
-from keybound.watermark import Watermarker
+from keybound.watermark.watermarker import Watermarker
 
 ATTACKS = ("noise-20", "noise-10", "mp3", "opus-16", "lowpass", "echo", "griffin-lim", "denoiser")
 PAYLOAD = 0x5EED

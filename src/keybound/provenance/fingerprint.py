@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from keybound import channels
 from keybound.audio.streaming import Floats
 from keybound.errors import CodeError
 from keybound.model.detection import Levels
 from keybound.seal import pattern
+from keybound.watermark import channels
 
 Mask = npt.NDArray[np.bool_]
 

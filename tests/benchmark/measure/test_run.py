@@ -29,7 +29,7 @@ from keybound.benchmark.measure.rows import line_of, read_rows, row_in
 from keybound.benchmark.measure.run import ATTACKS, run
 from keybound.errors import AudioError
 from keybound.model.networks import SHIPPED
-from keybound.watermark import Watermarker
+from keybound.watermark.watermarker import Watermarker
 
 DATA = Path(__file__).parents[2] / "data"
 

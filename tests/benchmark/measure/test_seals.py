@@ -23,7 +23,7 @@ from keybound.benchmark.report.summaries import gather
 from keybound.benchmark.report.tables_seals import cost, false_acceptance, forgery, sealed
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError
-from keybound.watermark import Marked, Watermarker
+from keybound.watermark.watermarker import Marked, Watermarker
 
 DATA = Path(__file__).parents[2] / "data"
 PLAN = Plan(keybound, (DATA,), ("seal",), ("clean", "gain"), most=2, wrong_keys=20)

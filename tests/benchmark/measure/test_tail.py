@@ -18,7 +18,7 @@ from keybound.benchmark.measure.run import collect
 from keybound.errors import ModelError
 from keybound.model.detection import stretches
 from keybound.model.networks import CAUTIOUS, CAUTIOUS_EXCESS, SHIPPED, read_card
-from keybound.watermark import Watermarker
+from keybound.watermark.watermarker import Watermarker
 
 DATA = Path(__file__).parents[2] / "data"
 

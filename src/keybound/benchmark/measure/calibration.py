@@ -28,7 +28,7 @@ from keybound.benchmark.measure.rows import Row
 from keybound.benchmark.measure.run import ATTACKS as ATTACKED
 from keybound.benchmark.measure.run import collect
 from keybound.model.detection import Tail
-from keybound.watermark import Watermarker
+from keybound.watermark.watermarker import Watermarker
 
 ATTACKS = (*PAPER, "lyra-9.2", "lyra-3.2", "opus-16", "mel")
 SECONDS = 1.0  # of a clip

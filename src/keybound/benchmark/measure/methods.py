@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from keybound.benchmark.measure.protocol import Clip, Secret
 from keybound.crypto.keys import Key
-from keybound.watermark import Watermarker
+from keybound.watermark.watermarker import Watermarker
 
 STUDIES = ("ablation/", "bits/", "budget/")  # methods that only the tables of the studies show
 

@@ -24,8 +24,8 @@ from keybound.model.detection import Detection
 from keybound.provenance import fingerprint, matching
 from keybound.provenance.origin import Origin
 from keybound.seal.search import Places
-from keybound.verdict import Verdict
-from keybound.watermark import Watermarker
+from keybound.watermark.verdict import Verdict
+from keybound.watermark.watermarker import Watermarker
 
 SHORT_S, USUAL_S = 3.0, 10.0
 SOURCES = ("unmarked", "sealed by others", "attacked")

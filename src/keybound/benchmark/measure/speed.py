@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import soundfile
 
-from keybound import files
 from keybound.benchmark.measure.methods import Method
 from keybound.benchmark.measure.protocol import secret_of
 from keybound.benchmark.measure.rows import Row
 from keybound.benchmark.peers import METHODS, available
-from keybound.watermark import Watermarker
+from keybound.watermark import files
+from keybound.watermark.watermarker import Watermarker
 
 VERBS = ("embed", "detect")
 FILES = "keybound-files"

@@ -19,7 +19,7 @@ from keybound.benchmark.measure.plan import Case, Plan
 from keybound.benchmark.measure.protocol import Clip, recordings
 from keybound.benchmark.measure.rows import Row
 from keybound.model.detection import Detection, Tail
-from keybound.watermark import Watermarker
+from keybound.watermark.watermarker import Watermarker
 
 ATTACKS = ("clean", "noise-10", "echo", "lyra-6")  # of the suite
 FILES_S = (1.0, 3.0, 10.0, 60.0, 600.0)  # lengths of its files

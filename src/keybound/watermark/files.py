@@ -18,7 +18,6 @@ import numpy as np
 from keybound import output as outputs
 from keybound import stages
 from keybound.audio import recordings
-from keybound.channels import Hearing
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError
 from keybound.model.detection import Detection, Levels
@@ -26,9 +25,10 @@ from keybound.output import Part
 from keybound.provenance import fingerprint, records
 from keybound.provenance.fingerprint import Fingerprint
 from keybound.seal.search import Places
-from keybound.stream import SHORTEST_S, How, too_short
-from keybound.verdict import Verdict
-from keybound.watermark import BLOCK_S, Watermarker, why_unreadable
+from keybound.watermark.channels import Hearing
+from keybound.watermark.stream import SHORTEST_S, How, too_short
+from keybound.watermark.verdict import Verdict
+from keybound.watermark.watermarker import BLOCK_S, Watermarker, why_unreadable
 
 Progress = Callable[[int, int], None]  # frames done, of so many
 

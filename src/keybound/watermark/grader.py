@@ -10,7 +10,7 @@ import numpy.typing as npt
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError
 from keybound.seal.search import Places
-from keybound.watermark import Watermarker, shipped
+from keybound.watermark.watermarker import Watermarker, shipped
 
 
 class Grader:

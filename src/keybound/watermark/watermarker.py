@@ -21,7 +21,7 @@ from keybound.model.detection import Detection, Levels
 from keybound.model.networks import Engine
 from keybound.seal.rolling import Roll, find_roll, read_along
 from keybound.seal.search import NOTHING, Places, find
-from keybound.stream import (
+from keybound.watermark.stream import (
     SHORTEST_S,
     How,
     StreamDetector,
@@ -29,7 +29,7 @@ from keybound.stream import (
     as_given,
     too_short,
 )
-from keybound.verdict import Verdict, conclude, weigh
+from keybound.watermark.verdict import Verdict, conclude, weigh
 
 BLOCK_S = 15.0  # that goes through the networks at once: twice as much takes 150 MB more
 SHORT_S = 1.0  # below this a mark is easily lost

@@ -16,7 +16,6 @@ import numpy.typing as npt
 from keybound.audio import recordings
 from keybound.audio.resample import Resampler
 from keybound.audio.streaming import Floats, Sum
-from keybound.channels import Hearing
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError, CodeError
@@ -24,6 +23,7 @@ from keybound.model.detection import Detection, likelihood, strongest, weigh
 from keybound.model.networks import ABSENT, Card, Engine, shipped
 from keybound.seal import pattern as seals
 from keybound.seal.rolling import Roll
+from keybound.watermark.channels import Hearing
 
 SHORTEST_S = 0.1  # under this there is nothing to judge
 

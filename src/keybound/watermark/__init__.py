@@ -1,0 +1,1 @@
+"""Where keys, audio, networks and records meet: streams, arrays, files, verdicts."""
