@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from keybound.audio import formats, recordings
 from keybound.audio.metadata import Metadata
-from keybound.corpora import manifest
+from keybound.batch import manifest
 from made_audio import LOSSY, host, name_of, recording, refusal, tone
 
 EXACT = [

@@ -178,7 +178,7 @@ def detect(
     Exit status 0 if any is marked, 1 if none is, 2 if any could not be read.
     """
     from keybound import plot
-    from keybound.corpora.manifest import expand
+    from keybound.batch.manifest import expand
     from keybound.watermark import files
 
     if frames and not as_json:

@@ -8,7 +8,7 @@ import pytest
 import soundfile as sf
 
 from keybound.audio import recordings
-from keybound.corpora import manifest
+from keybound.batch import manifest
 from keybound.crypto.keys import Key
 from keybound.watermark.watermarker import Watermarker
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_corpus import RATE, WHOSE, done, fill, hidden, rows, times, write_manifest
 
-from keybound.corpora import corpus, journal, manifest, worker
+from keybound.batch import corpus, journal, manifest, worker
 from keybound.crypto.keys import Key
 from keybound.errors import CorpusError
 from keybound.provenance import fingerprint

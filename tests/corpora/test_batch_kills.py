@@ -16,7 +16,7 @@ import pytest
 import soundfile as sf
 from made_corpus import RATE, WHOSE, done, fill, hidden, rows, times
 
-from keybound.corpora import engines
+from keybound.batch import executors
 from keybound.errors import CorpusError
 
 Run = Callable[..., Any]  # to the outcome of `run` in conftest
@@ -164,7 +164,7 @@ def test_a_signal_ends_a_run_in_order(
 
 
 POISON = """
-import keybound.corpora.worker as worker
+import keybound.batch.worker as worker
 import os, signal
 call = worker.Worker.__call__
 def poisoned(self, task):
@@ -205,7 +205,7 @@ absent = [name for name in ("ray", "pandas") if importlib.util.find_spec(name) i
 
 def test_ray_and_pyarrow_are_left_alone_until_asked_for() -> None:
     program = (
-        "import sys, keybound.corpora.batch, keybound.corpora.corpus, keybound.corpora.engines\n"
+        "import sys, keybound.corpora.batch, keybound.batch.corpus, keybound.corpora.engines\n"
     )
     program += "print({'ray', 'pyarrow', 'pandas', 'torch', 'scipy'} & set(sys.modules))"
     command = [sys.executable, "-c", program]
@@ -219,7 +219,7 @@ def test_an_address_where_nobody_answers_is_refused_at_once() -> None:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         for name in (address, f"ray://{address}"):
             with pytest.raises(CorpusError, match=r"no ray cluster answers at .*: connection ref"):
-                engines._knock(name)
+                executors._knock(name)
 
 
 @pytest.mark.skipif(bool(absent), reason=f"not installed, see keybound[ray]: {absent}")

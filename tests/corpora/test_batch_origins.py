@@ -13,8 +13,8 @@ import soundfile as sf
 from made_corpus import RATE, done, rows, times
 
 from keybound.audio import recordings
-from keybound.corpora import corpus, journal, manifest, worker
-from keybound.corpora.origins import candidates
+from keybound.batch import corpus, journal, manifest, worker
+from keybound.batch.origins import candidates
 from keybound.crypto.keys import Key
 from keybound.seal.search import NOTHING, Sealed
 from keybound.watermark.watermarker import Watermarker

@@ -16,7 +16,7 @@ import pytest
 import soundfile as sf
 from made_corpus import RATE, WHOSE, done, fill, hidden
 
-from keybound.corpora import corpus
+from keybound.batch import corpus
 from keybound.crypto.keys import Key
 from keybound.provenance import registry
 from keybound.provenance.registry import Registry
@@ -104,7 +104,7 @@ DIE = """
 import os, signal
 from keybound import output
 from keybound.provenance import pending
-from keybound.corpora import corpus
+from keybound.batch import corpus
 count = 0
 def second(*_, **__):
     global count

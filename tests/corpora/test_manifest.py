@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_corpus import WHOSE, write_manifest
 
-from keybound.corpora import manifest
+from keybound.batch import manifest
 from keybound.errors import CorpusError
 
 Run = Callable[..., Any]  # to the outcome of `run` in conftest

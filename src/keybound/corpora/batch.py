@@ -22,10 +22,10 @@ from keybound.provenance.registry import default_path
 from keybound.terminal import as_json, model, nonce, options, party_name, payload, registry, say
 
 if TYPE_CHECKING:
-    from keybound.corpora.corpus import Plan
-    from keybound.corpora.journal import Row
-    from keybound.corpora.manifest import Item
-    from keybound.corpora.worker import Job
+    from keybound.batch.corpus import Plan
+    from keybound.batch.journal import Row
+    from keybound.batch.manifest import Item
+    from keybound.batch.worker import Job
 
 CLAIM = ["party", "payload", "nonce"]  # the columns that say whose mark it is
 SHOWN = 10  # failures that are named on the terminal; all are in the results
@@ -134,8 +134,8 @@ def _batch(
         raise click.UsageError("name one manifest, folder or glob, a glob in quotes: 'calls/*.wav'")
     if address is not None and engine != "ray":
         raise click.UsageError("--address needs --engine ray")
-    from keybound.corpora import corpus, engines, journal
-    from keybound.corpora.manifest import absolute, read
+    from keybound.batch import corpus, executors, journal
+    from keybound.batch.manifest import absolute, read
 
     table = Path(results or default_results(verb, manifest[0]))
     path = table.with_name(f"{table.name}.journal")
@@ -158,12 +158,12 @@ def _batch(
         if before := len(items) - len(planned.tasks):
             say(f"done before: {before} of {len(items)}")
         # A thread for each process: two in one process take more from two cores than they give.
-        most = jobs or engines.cores()
+        most = jobs or executors.cores()
         workers = max(1, min(most, len(planned.tasks)))
         with _stopping() as stop, _showing(verb, len(items), before) as ended:
-            spread = partial(engines.processes, jobs=workers, threads=most // workers, stop=stop)
+            spread = partial(executors.processes, jobs=workers, threads=most // workers, stop=stop)
             if engine == "ray":
-                spread = partial(engines.on_ray, jobs=jobs, address=address, stop=stop)
+                spread = partial(executors.on_ray, jobs=jobs, address=address, stop=stop)
             if planned.tasks:
                 corpus.run(job, planned, book, spread, ended, where)
         count = corpus.conclude(planned, items, book, table)
@@ -191,7 +191,7 @@ def default_results(verb: str, manifest: str) -> str:
 
     The digits tell corpora of one name in different folders apart.
     """
-    from keybound.corpora.manifest import absolute
+    from keybound.batch.manifest import absolute
 
     place = absolute(manifest)
     plain = [part for part in Path(place).parts if not glob.has_magic(part)]
@@ -214,9 +214,9 @@ def _whose(
     rolling: bool = False,
 ) -> "tuple[Job, list[int | None]]":
     """Find the claimant of each item: its own, or the one that the options name."""
-    from keybound.corpora import corpus
-    from keybound.corpora.manifest import absolute
-    from keybound.corpora.worker import Job
+    from keybound.batch import corpus
+    from keybound.batch.manifest import absolute
+    from keybound.batch.worker import Job
     from keybound.watermark.watermarker import Watermarker
 
     bits = Watermarker(model).card.bits

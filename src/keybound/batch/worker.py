@@ -18,7 +18,7 @@ from typing import Any
 from keybound import output as outputs
 from keybound.audio.recordings import sndfile_name
 from keybound.audio.silence import silence
-from keybound.corpora.journal import COLUMNS, Row, Stamp
+from keybound.batch.journal import COLUMNS, Row, Stamp
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError, KeyFileError, KeyFileWarning, explain
 from keybound.model.detection import Detection

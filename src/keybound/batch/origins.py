@@ -11,8 +11,8 @@ from array import array
 from collections.abc import Sequence
 from pathlib import Path
 
-from keybound.corpora.journal import Row
-from keybound.corpora.worker import HEARD, in_words
+from keybound.batch.journal import Row
+from keybound.batch.worker import HEARD, in_words
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError
 from keybound.provenance import origin

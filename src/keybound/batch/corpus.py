@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from keybound import output, stages
-from keybound.corpora.journal import Journal, Row, Stamp, write_results
-from keybound.corpora.manifest import Item, absolute
-from keybound.corpora.origins import Origins
-from keybound.corpora.worker import ENV, HANDED, HEARD, Job, Task, Whose, in_words, read_key
+from keybound.batch.journal import Journal, Row, Stamp, write_results
+from keybound.batch.manifest import Item, absolute
+from keybound.batch.origins import Origins
+from keybound.batch.worker import ENV, HANDED, HEARD, Job, Task, Whose, in_words, read_key
 from keybound.crypto import codes
 from keybound.errors import CodeError, CorpusError, KeyBoundError, KeyFileError, RegistryError
 from keybound.parties import Untried, party_claim, triable

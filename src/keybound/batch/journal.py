@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import IO, Any, NamedTuple, Self
 
 from keybound import output
-from keybound.corpora.manifest import Item, arrow
+from keybound.batch.manifest import Item, arrow
 from keybound.errors import CorpusError
 
 Row = dict[str, Any]

@@ -19,8 +19,8 @@ from dataclasses import asdict
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from keybound.corpora.journal import Row
-from keybound.corpora.worker import Job, Task, Worker, in_words
+from keybound.batch.journal import Row
+from keybound.batch.worker import Job, Task, Worker, in_words
 from keybound.errors import CorpusError, KeyBoundError
 
 Stop = Callable[[], bool]

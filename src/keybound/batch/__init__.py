@@ -1,0 +1,1 @@
+"""Whole corpora: manifests, what remains, what is done, processes and Ray."""
