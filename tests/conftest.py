@@ -13,8 +13,8 @@ import pytest
 import soundfile as sf
 from numpy.typing import NDArray
 
-from keybound import cli
 from keybound.audio import recordings
+from keybound.cli import main
 from keybound.crypto.keys import Key
 from keybound.demo import SPEECH
 from keybound.provenance.registry import Party
@@ -82,7 +82,7 @@ def run(
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         code: Any = 0
         try:
-            cli.main()
+            main.main()
         except SystemExit as end:
             code = end.code or 0
         streams = capsys.readouterr()
@@ -96,8 +96,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, marker: Watermarker) -
     """An empty folder to work in, with a registry of its own; the shipped weights load once."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KEYBOUND_REGISTRY", str(tmp_path / "registry.sqlite"))
-    load = cli.load
-    monkeypatch.setattr(cli, "load", lambda model: load(model) if model else marker)
+    load = main.load
+    monkeypatch.setattr(main, "load", lambda model: load(model) if model else marker)
     return tmp_path
 
 

@@ -19,7 +19,7 @@ def without_extras(program: str, *arguments: object) -> subprocess.CompletedProc
 
 
 def keybound(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return without_extras("from keybound.cli import main; main()", *arguments)
+    return without_extras("from keybound.cli.main import main; main()", *arguments)
 
 
 def test_importing_loads_what_the_interface_needs_and_no_more() -> None:

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from keybound import cli
 from keybound.attacks import ATTACKS
+from keybound.cli import main
 from keybound.crypto.keys import Key
 from keybound.demo import SPEECH
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("home")
 
 def test_the_entry_point_is_installed() -> None:
     (point,) = importlib.metadata.entry_points(group="console_scripts", name="keybound")
-    assert point.load() is cli.main
+    assert point.load() is main.main
 
 
 def test_help_and_version(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +51,7 @@ def test_help_and_version(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
 USER = """
 import sys
-from keybound.cli import main
+from keybound.cli.main import main
 verbs = [line.split("\\t") for line in sys.stdin.read().splitlines()]
 for verb in verbs:
     sys.argv = ["keybound", *verb]

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from keybound import checking
 from keybound.audio import recordings
+from keybound.cli import verify
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.provenance.registry import Party, Registry, default_path
@@ -118,7 +118,7 @@ def test_more_than_twenty_parties_are_all_searched(
         run("party", "add", f"party {number}", "--key", f"{number}.key", "--payload", number)
     shown: dict[str, list[int]] = {}
     bar = lambda what: lambda done, _: shown.setdefault(what, []).append(done)  # noqa: E731
-    monkeypatch.setattr(checking, "progress_bar", bar)
+    monkeypatch.setattr(verify, "progress_bar", bar)
     found = run("verify", "rolled.wav", "--any", "--require", "sealed")
     assert found.code == 0
     assert len(shown["searching"]) > 100

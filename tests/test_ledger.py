@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from keybound import cli
+from keybound.cli import main
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.provenance import fingerprint, records
@@ -41,7 +41,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, marker: Watermarker, made: Path) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KEYBOUND_REGISTRY", str(tmp_path / "registry.sqlite"))
-    monkeypatch.setattr(cli, "load", lambda _: marker)
+    monkeypatch.setattr(main, "load", lambda _: marker)
     for file in made.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     KEY.write(tmp_path / "alice.key")

@@ -41,7 +41,7 @@ def started(home: Path) -> Iterator[Start]:
     programs = []
 
     def start(*args: object, first: str = "") -> subprocess.Popen[str]:
-        program = f"{first}\nfrom keybound.cli import main\nmain()"
+        program = f"{first}\nfrom keybound.cli.main import main\nmain()"
         command = [sys.executable, "-c", program, *map(str, args)]
         how: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         programs.append(subprocess.Popen(command, cwd=home, **how))
@@ -222,7 +222,7 @@ def test_an_empty_registry_is_damage(refused: Run, key: Path, host: Path, home: 
 
 
 def test_twenty_programs_make_one_registry(home: Path, key: Path) -> None:
-    command = [sys.executable, "-c", "from keybound.cli import main; main()", "party", "add"]
+    command = [sys.executable, "-c", "from keybound.cli.main import main; main()", "party", "add"]
     how: Any = {"cwd": home, "stderr": subprocess.PIPE, "text": True}
     programs = [
         subprocess.Popen([*command, f"p{n}", "--key", str(key), "--payload", "1"], **how)

@@ -24,7 +24,7 @@ from keybound.errors import AudioError, CorpusError
 Run = Callable[..., Any]  # to the outcome of `run` in conftest
 
 PAYLOAD = "0x5eed"
-PROGRAM = [sys.executable, "-c", "from keybound.cli import main; main()"]
+PROGRAM = [sys.executable, "-c", "from keybound.cli.main import main; main()"]
 posix = pytest.mark.skipif(os.name != "posix", reason="pipes, modes and locks are POSIX")
 
 

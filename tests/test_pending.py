@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from keybound import ledger, output
+from keybound import output
+from keybound.cli import records
 from keybound.errors import RegistryError
 from keybound.provenance import registry
 from keybound.provenance.registry import Registry
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="kills and locks are 
 DIE = "import os, signal\ndie = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)\n"
 STEPS = {
     "reserved": "from keybound import files; files._write = die",
-    "marked": "from keybound import ledger; ledger.appear = die",
+    "marked": "from keybound import ledger; records.appear = die",
     "before the record waits": "from keybound import pending; pending.appear = die",
     "the record waits": "from keybound import pending; pending.writing = die",
     "before the file appears": "from keybound import output; output.Part.publish = die",
@@ -46,7 +47,7 @@ def killed(run: Run, key: Path, host: Path, home: Path) -> Embed:
     assert run("party", "add", "alice", "--key", key, "--payload", "0x5eed").code == 0
 
     def embed(step: str, *more: str) -> int:
-        program = f"{DIE}{STEPS[step]}\nfrom keybound.cli import main\nmain()"
+        program = f"{DIE}{STEPS[step]}\nfrom keybound.cli.main import main\nmain()"
         command = [sys.executable, "-c", program, "embed", str(host), "out.wav"]
         command += ["--party", "alice", "--no-check", *more]
         return subprocess.run(command, cwd=home, capture_output=True).returncode
@@ -119,7 +120,7 @@ def test_with_the_registry_locked_nothing_appears_and_a_retry_works(
     run("party", "add", "alice", "--key", key, "--payload", "0x5eed")
     monkeypatch.setattr(registry, "BUSY_S", 0.05)
     other = sqlite3.connect(home / "registry.sqlite", isolation_level=None)
-    appear = ledger.appear
+    appear = records.appear
 
     def locked(*arguments: Any) -> int:
         other.execute("BEGIN IMMEDIATE")
@@ -127,7 +128,7 @@ def test_with_the_registry_locked_nothing_appears_and_a_retry_works(
 
     command = ("embed", host, "out.wav", "--party", "alice", "--no-check", "--json")
     with monkeypatch.context() as patch:
-        patch.setattr(ledger, "appear", locked)
+        patch.setattr(records, "appear", locked)
         made = run(*command)
     assert (made.code, made.out) == (2, "")
     assert "is in use by another program (try again)" in made.err

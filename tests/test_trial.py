@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from keybound.audio import recordings
+from keybound.cli.parties import Claim
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.model.detection import Detection
-from keybound.parties import Claim
 from keybound.provenance import fingerprint
 from keybound.provenance.records import Entry
 from keybound.watermark import files, verification

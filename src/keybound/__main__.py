@@ -1,5 +1,5 @@
 """`python -m keybound` is `keybound`."""
 
-from keybound.cli import main
+from keybound.cli.main import main
 
 main()

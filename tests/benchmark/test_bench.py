@@ -14,7 +14,7 @@ from keybound.benchmark.measure.methods import keybound as own_method
 from keybound.benchmark.measure.plan import Plan
 from keybound.benchmark.measure.rows import read_rows
 from keybound.benchmark.report.tables import check_tables
-from keybound.cli import main
+from keybound.cli.main import main
 from keybound.errors import KeyBoundError
 from keybound.model.networks import SHIPPED
 

@@ -31,7 +31,12 @@ def started(home: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     programs = []
 
     def start(*args: object) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", "from keybound.cli import main; main()", *map(str, args)]
+        command = [
+            sys.executable,
+            "-c",
+            "from keybound.cli.main import main; main()",
+            *map(str, args),
+        ]
         programs.append(
             subprocess.Popen(
                 command, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -204,9 +209,7 @@ absent = [name for name in ("ray", "pandas") if importlib.util.find_spec(name) i
 
 
 def test_ray_and_pyarrow_are_left_alone_until_asked_for() -> None:
-    program = (
-        "import sys, keybound.corpora.batch, keybound.batch.corpus, keybound.corpora.engines\n"
-    )
+    program = "import sys, keybound.cli.batch, keybound.batch.corpus, keybound.corpora.engines\n"
     program += "print({'ray', 'pyarrow', 'pandas', 'torch', 'scipy'} & set(sys.modules))"
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -127,7 +127,7 @@ STEPS = {
 @pytest.mark.usefixtures("alice")
 @pytest.mark.parametrize("step", STEPS)
 def test_a_kill_leaves_no_output_without_a_record(run: Run, home: Path, step: str) -> None:
-    program = f"{DIE}{STEPS[step]}\nfrom keybound.cli import main\nmain()"
+    program = f"{DIE}{STEPS[step]}\nfrom keybound.cli.main import main\nmain()"
     command = [sys.executable, "-c", program, *MARKING, "--jobs", "2"]
     dead = subprocess.run(command, cwd=home, capture_output=True)
     assert dead.returncode == -signal.SIGKILL, dead.stderr

@@ -19,11 +19,11 @@ from keybound import output as outputs
 from keybound.audio.recordings import sndfile_name
 from keybound.audio.silence import silence
 from keybound.batch.journal import COLUMNS, Row, Stamp
+from keybound.cli.parties import Claim
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError, KeyFileError, KeyFileWarning, explain
 from keybound.model.detection import Detection
 from keybound.output import Part
-from keybound.parties import Claim
 from keybound.provenance.matching import Sketch
 from keybound.provenance.origin import MATCHES, Origin
 from keybound.seal.search import Places

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from keybound.cli.parties import Claim
 from keybound.crypto import codes
-from keybound.parties import Claim
 from keybound.provenance.records import Entry
 from keybound.seal.rolling import Roll
 from keybound.seal.search import Ask, Places

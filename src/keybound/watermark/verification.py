@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
+from keybound.cli.parties import Claim
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError
 from keybound.model.detection import Detection
 from keybound.model.networks import Card
-from keybound.parties import Claim
 from keybound.provenance import content_tag, origin
 from keybound.provenance.matching import Sketch
 from keybound.provenance.origin import Compared

@@ -27,7 +27,7 @@ CORPORA = (
     ("long files", 10, 300.0, 16_000, 1),
     ("long, 48 kHz stereo", 2, 300.0, 48_000, 2),
 )
-PROGRAM = "from keybound.cli import main; main()"
+PROGRAM = "from keybound.cli.main import main; main()"
 
 
 def measure(speech: Path, jobs: Sequence[int]) -> list[Row]:

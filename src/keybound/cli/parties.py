@@ -8,11 +8,11 @@ from typing import NamedTuple, TypeVar
 
 import click
 
+from keybound.cli.terminal import as_json, emit, model, number, options, registry, say
 from keybound.crypto import codes
 from keybound.crypto.keys import KEYGEN_HINT, Key
 from keybound.errors import KeyBoundError, KeyFileError
 from keybound.provenance.registry import Party, Registry, default_path
-from keybound.terminal import as_json, emit, model, number, options, registry, say
 
 Made = TypeVar("Made")
 

@@ -8,15 +8,24 @@ from typing import NamedTuple
 
 import click
 
+from keybound.cli.parties import Claim, Untried
+from keybound.cli.terminal import (
+    as_json,
+    emit,
+    key_file,
+    octets,
+    options,
+    party_name,
+    registry,
+    say,
+)
 from keybound.crypto.keys import Key
 from keybound.crypto.signing import PUBLIC_BYTES, SigningKey
 from keybound.errors import KeyBoundError, NotGenuineError, RecordError
 from keybound.output import Part
-from keybound.parties import Claim, Untried
 from keybound.provenance import origin, records
 from keybound.provenance.records import Entry, Stamped
 from keybound.provenance.registry import Registry, default_path
-from keybound.terminal import as_json, emit, key_file, octets, options, party_name, registry, say
 
 number = click.argument("number", type=click.IntRange(1, (1 << 63) - 1))
 

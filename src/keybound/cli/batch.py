@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from keybound.cli.terminal import as_json, model, nonce, options, party_name, payload, registry, say
 from keybound.provenance.registry import default_path
-from keybound.terminal import as_json, model, nonce, options, party_name, payload, registry, say
 
 if TYPE_CHECKING:
     from keybound.batch.corpus import Plan

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keybound import ledger
-from keybound.parties import Claim, Untried, claim, every_claim, lone_key
-from keybound.terminal import (
+from keybound.cli import records
+from keybound.cli.parties import Claim, Untried, claim, every_claim, lone_key
+from keybound.cli.terminal import (
     as_json,
     emit,
     from_host,
@@ -73,17 +73,17 @@ def verify(
     With --any those whose mark it is come first, then one line on the others. A party that cannot
     be tried, for want of its key for instance, is named; if none can, the exit status is 2.
     """
-    from keybound import cli
+    from keybound.cli import main
     from keybound.watermark import files, verification
     from keybound.watermark.claims import Options
     from keybound.watermark.verdict import GRADES
 
     if own_mask and (nonce or from_host):
         raise click.UsageError("--nonce-from-position takes the place of --nonce")
-    marker = cli.load(model)
+    marker = main.load(model)
     told = None
     if record is not None:
-        told = ledger.tell(record, payload, nonce, position)
+        told = records.tell(record, payload, nonce, position)
         payload, nonce, position = told.payload if name is None else None, told.nonce, told.position
     asked = Options(nonce, position, speed / 100, own_mask)
     claims: list[Claim] = []
@@ -94,11 +94,11 @@ def verify(
         if name is not None or key_file is not None or payload is not None or record is not None:
             raise click.UsageError("--any tries every party; name none")
         claims, untried = every_claim(registry, marker.card.bits)
-        entries, unread = ledger.entries_of_any(claims, registry)
+        entries, unread = records.entries_of_any(claims, registry)
         claims, untried = [one for one in claims if one.name in entries], untried + unread
     else:
         claims = [claim(name, key_file, payload, registry, marker.card.bits)]
-        entries = ledger.entries_of(claims, registry, told)
+        entries = records.entries_of(claims, registry, told)
     for one in untried:
         say(f"not tried: {one.error}")
     found = files.detect(marker, recording, levels=True, progress=progress_bar("listening"))

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
+from keybound.cli.terminal import options
 from keybound.errors import KeyBoundError, missing
-from keybound.terminal import options
 
 
 @click.command()

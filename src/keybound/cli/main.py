@@ -14,13 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keybound import bench_verbs, checking, lab, ledger, parties
-from keybound.checking import as_plain
-from keybound.corpora import batch
-from keybound.errors import KeyBoundError, missing
-from keybound.parties import Claim, claim, lone_key
-from keybound.provenance.registry import Registry, default_path
-from keybound.terminal import (
+from keybound.cli import batch, bench, lab, parties, records, verify
+from keybound.cli.parties import Claim, claim, lone_key
+from keybound.cli.terminal import (
     as_json,
     emit,
     from_host,
@@ -42,6 +38,9 @@ from keybound.terminal import (
     tell,
     warned,
 )
+from keybound.cli.verify import as_plain
+from keybound.errors import KeyBoundError, missing
+from keybound.provenance.registry import Registry, default_path
 
 if TYPE_CHECKING:
     from keybound.model.detection import Detection
@@ -138,7 +137,7 @@ def embed(
 
     def with_record(part: outputs.Part, made: files.Written) -> None:
         stamped = files.record(marker, made, party=party, **of)
-        facts["record"] = ledger.appear(stamped, part, registry)
+        facts["record"] = records.appear(stamped, part, registry)
 
     how |= {"appear": with_record} if name is not None else {}
     if no_check:
@@ -177,8 +176,8 @@ def detect(
     A folder stands for all recordings in it and below. Of several recordings each has one line.
     Exit status 0 if any is marked, 1 if none is, 2 if any could not be read.
     """
-    from keybound import plot
     from keybound.batch.manifest import expand
+    from keybound.cli import plot
     from keybound.watermark import files
 
     if frames and not as_json:
@@ -261,15 +260,15 @@ def demo(out: str, model: str | None) -> None:
     run(load(model), Path(out))
 
 
-cli.add_command(checking.verify)
+cli.add_command(verify.verify)
 cli.add_command(parties.keygen)
 cli.add_command(parties.party)
 cli.add_command(batch.batch)
-cli.add_command(ledger.record)
+cli.add_command(records.record)
 cli.add_command(lab.attack)
 cli.add_command(lab.train)
 cli.add_command(lab.export)
-cli.add_command(bench_verbs.bench)
+cli.add_command(bench.bench)
 
 
 def main() -> None:

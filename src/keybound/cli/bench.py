@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from keybound.cli.lab import torch_room
+from keybound.cli.terminal import as_json, options, progress_bar, say
 from keybound.errors import KeyBoundError, missing
-from keybound.lab import torch_room
-from keybound.terminal import as_json, options, progress_bar, say
 
 if TYPE_CHECKING:
     from keybound.benchmark.measure.plan import Plan
