@@ -12,7 +12,7 @@ import scipy.signal
 
 from keybound.attacks import attack, available
 from keybound.benchmark.measure.plan import Case, Plan
-from keybound.benchmark.measure.protocol import Clip, recordings, rng_of
+from keybound.benchmark.measure.protocol import Clip, rng_of, whole_recordings
 from keybound.benchmark.measure.rows import Row
 
 PIECE_S = 8.0  # of a made sound: long enough for a melody, short enough for many
@@ -50,7 +50,7 @@ def sounds(plan: Plan, face: Row, rate: int) -> Iterator[Clip]:
         return (MADE[source](rng_of(seed, i, source), rate) for i in range(pieces))
     folder = {"noise": plan.noise, "synthetic-speech": plan.synthetic}.get(source, plan.speech[0])
     assert folder is not None
-    return attacked(recordings(folder, rate), face["attack"], rate, seed)
+    return attacked(whole_recordings(folder, rate), face["attack"], rate, seed)
 
 
 def attacked(sounds: Iterable[Clip], name: str, rate: int, seed: int) -> Iterator[Clip]:

@@ -62,7 +62,7 @@ def read_mono(path: Path, rate: int) -> Clip:
     return np.asarray(mono, np.float32)
 
 
-def recordings(folder: Path, rate: int) -> Iterator[Clip]:
+def whole_recordings(folder: Path, rate: int) -> Iterator[Clip]:
     """Read the recordings of a folder whole."""
     return (read_mono(path, rate) for path in files_in(folder))
 

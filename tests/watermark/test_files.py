@@ -23,7 +23,7 @@ Samples = NDArray[Any]
 
 KEY = Key(bytes(range(32)))
 PAYLOAD = 0x5EED
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 with_ffmpeg = pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="ffmpeg is absent")
 
 

@@ -19,7 +19,7 @@ from keybound.provenance import fingerprint, records
 from keybound.watermark import files, verification
 from keybound.watermark.watermarker import Watermarker
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 KEY = Key(bytes(range(32)))
 
 

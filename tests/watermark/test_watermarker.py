@@ -23,8 +23,8 @@ Samples = NDArray[Any]
 KEY = Key(bytes(range(32)))
 PAYLOAD = 0x5EED
 RATE = 16_000
-DATA = Path(__file__).parent / "data"
-RECORDED = Path(__file__).resolve().parents[2] / "shared" / "speech" / "test"
+DATA = Path(__file__).parents[1] / "data"
+RECORDED = Path(__file__).resolve().parents[3] / "shared" / "speech" / "test"
 
 
 @pytest.fixture(scope="module")

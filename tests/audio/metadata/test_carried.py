@@ -185,7 +185,7 @@ def test_au_annotation(tmp_path):
 def test_a_marked_file_says_what_its_host_says(
     marker: Watermarker, tmp_path: Path, name: str
 ) -> None:
-    speech = recordings.read(Path(__file__).parents[1] / "data" / "flite-rms.flac")
+    speech = recordings.read(Path(__file__).parents[2] / "data" / "flite-rms.flac")
     host = made.HOSTS[name](tmp_path / name)
     said = recordings.read(host)
     recordings.write(host, speech.samples, said)

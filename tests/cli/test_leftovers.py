@@ -21,7 +21,7 @@ import keybound
 Run = Callable[..., Any]  # to the outcome of `run` in conftest
 Start = Callable[..., subprocess.Popen[str]]
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 KEY = "f4e5d0c58e1d1d66"  # the fingerprint of alice.key
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and locks are POSIX")
 with_ffmpeg = pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="ffmpeg is absent")

@@ -30,7 +30,7 @@ PAYLOAD, POSITION = 0x5EED, 9
 ROLL = Roll(KEY, PAYLOAD, 16, b"", POSITION)
 KNOWN = Places((POSITION,))
 RATE, FRAME_S = 16000, 0.02
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 keys = st.binary(min_size=32, max_size=32).map(Key)
 few = settings(max_examples=20, deadline=None)
 

@@ -21,7 +21,7 @@ from keybound.seal import pattern
 Floats = NDArray[np.float32]
 
 RATE = pattern.RATE
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 few = settings(max_examples=15, deadline=None)
 
 

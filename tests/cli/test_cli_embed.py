@@ -12,7 +12,7 @@ import soundfile as sf
 from keybound.audio import recordings
 from keybound.crypto.keys import Key
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 PAYLOAD = "0x5eed"
 RATE = 16_000
 

@@ -16,7 +16,7 @@ Floats = NDArray[np.float32]
 KEY = Key(bytes(range(32)))
 CODE = codes.encode(0x5EED, KEY, 16)  # d78f
 RATE = pattern.RATE
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 
 
 def six_seconds() -> Floats:

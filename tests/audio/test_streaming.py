@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from keybound.audio import recordings, streaming
 from keybound.model.networks import ABSENT, Engine
 
-SPEECH = Path(__file__).parent / "data" / "flite-rms.flac"
+SPEECH = Path(__file__).parents[1] / "data" / "flite-rms.flac"
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=40), st.integers(0, 6), st.integers(0, 6))

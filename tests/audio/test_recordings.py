@@ -14,7 +14,7 @@ from made_audio import refusal, tone
 # Synthetic. flite 2.2, voice rms (free licence of CMU): "The library opens at nine and closes in
 # the evening." espeak-ng 1.51, en-gb (the engine is GPL-3, what it speaks is not): "Please keep
 # the small blue box on the second shelf near the door."
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 DEMO = Path(recordings.__file__).parent / "demo" / "speech.flac"
 
 

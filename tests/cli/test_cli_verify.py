@@ -21,7 +21,7 @@ from keybound.seal import rolling
 from keybound.seal.tiles import Tiles
 from keybound.watermark.watermarker import Watermarker
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 PAYLOAD = "0x5eed"
 RATE = 16_000
 

@@ -19,7 +19,7 @@ from keybound.seal.search import NOTHING, Sealed
 from keybound.watermark.verdict import Verdict
 
 KEY = Key(bytes(range(32)))
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SEALED = Sealed(p=1e-20, z=12.0, position=7, start_s=0.0, speed=1.0, places=1)
 

@@ -18,7 +18,7 @@ from keybound.model.detection import Levels
 from keybound.provenance import content_tag, fingerprint
 
 KEY = Key(bytes(range(32)))
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 
 
 def levels(name: str, attack: str = "clean") -> Levels:

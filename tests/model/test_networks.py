@@ -22,7 +22,7 @@ from keybound.model.networks import CARD_VERSION, SHIPPED, Engine, read_card
 Floats = NDArray[np.float32]
 
 CODE = np.array([0, 1, 1, 0, 1, 0, 0, 1, 0, 1, 0, 1, 1, 1, 0, 0], np.uint8)
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 few = settings(max_examples=12, deadline=None)
 
 

@@ -18,7 +18,7 @@ from keybound.watermark.claims import Options
 from keybound.watermark.verdict import Verdict
 from keybound.watermark.watermarker import Watermarker
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 RATE, BITS, PAYLOAD = 16000, 16, 0x5EED
 KEY, FORGER = Key(bytes(range(32))), Key(bytes(32))
 ALICE = Claim("alice", KEY, PAYLOAD, None)

@@ -23,7 +23,7 @@ KEY = Key(bytes(range(32)))
 PAYLOAD = 0x5EED
 RATE = 16_000
 RATES = [8_000, 11_025, 16_000, 22_050, 24_000, 44_100, 48_000, 96_000, 192_000]
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 few = settings(max_examples=12, deadline=None)
 
 
