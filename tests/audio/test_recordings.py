@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_audio import refusal, tone
 
 from keybound.audio import recordings
-from made_audio import refusal, tone
 
 # Synthetic. flite 2.2, voice rms (free licence of CMU): "The library opens at nine and closes in
 # the evening." espeak-ng 1.51, en-gb (the engine is GPL-3, what it speaks is not): "Please keep

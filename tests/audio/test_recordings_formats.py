@@ -8,11 +8,11 @@ import pytest
 import soundfile as sf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_audio import LOSSY, host, name_of, recording, refusal, tone
 
 from keybound.audio import formats, recordings
 from keybound.audio.metadata import Metadata
 from keybound.batch import manifest
-from made_audio import LOSSY, host, name_of, recording, refusal, tone
 
 EXACT = [
     *(("WAV", s) for s in ("PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE")),

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile as sf
+from made_audio import LOSSY, host, name_of, recording, refusal, tone
 
 from keybound.audio import recordings
-from made_audio import LOSSY, host, name_of, recording, refusal, tone
 
 # Whole or not at all
 

@@ -16,7 +16,7 @@ from keybound.cli import main
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.provenance import fingerprint, records
-from keybound.watermark import files, verification
+from keybound.watermark import channels, files, verification
 from keybound.watermark.watermarker import Watermarker
 
 DATA = Path(__file__).parents[1] / "data"
@@ -102,7 +102,7 @@ def test_embedding_for_a_party_leaves_a_record(run: Run, home: Path) -> None:
     assert (
         shown["record"]["sha256"]
         == files._described(  # of the file that was written
-            files.Written(0, 0, 0, 0, 0, 0), marked, fingerprint.hear(np.zeros(0))
+            files.Written(0, 0, 0, 0, 0, 0), marked, channels.listen(np.zeros(0))
         ).sha256
     )
     assert shown["record"]["payload"] == "5eed"

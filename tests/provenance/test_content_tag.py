@@ -15,7 +15,8 @@ from keybound.audio import recordings
 from keybound.crypto.keys import Key
 from keybound.errors import CodeError
 from keybound.model.detection import Levels
-from keybound.provenance import content_tag, fingerprint
+from keybound.provenance import content_tag
+from keybound.watermark import channels
 
 KEY = Key(bytes(range(32)))
 DATA = Path(__file__).parents[1] / "data"
@@ -24,7 +25,7 @@ DATA = Path(__file__).parents[1] / "data"
 def levels(name: str, attack: str = "clean") -> Levels:
     samples = recordings.read(DATA / f"{name}.flac").samples[: 3 * 16000, 0].astype(np.float32)
     hit = attacks.attack(attack)
-    return fingerprint.hear(hit.apply(samples, 16000, hit.draw(np.random.default_rng(1), None)))
+    return channels.listen(hit.apply(samples, 16000, hit.draw(np.random.default_rng(1), None)))
 
 
 def test_known_answer() -> None:

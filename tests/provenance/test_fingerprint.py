@@ -17,6 +17,7 @@ from keybound.errors import CodeError
 from keybound.provenance import fingerprint, matching
 from keybound.provenance.fingerprint import Fingerprint
 from keybound.seal import pattern
+from keybound.watermark import channels
 
 Floats = NDArray[np.float32]
 
@@ -48,8 +49,8 @@ def attacked(name: str, samples: Floats) -> Floats:
 
 
 def compare(known: Floats, heard: Floats, **options: float) -> matching.Match:
-    taken = fingerprint.take(fingerprint.hear(known))
-    return matching.match(taken, fingerprint.hear(heard), **options)  # type: ignore[arg-type]
+    taken = fingerprint.take(channels.listen(known))
+    return matching.match(taken, channels.listen(heard), **options)  # type: ignore[arg-type]
 
 
 def made_up(steps: int) -> Floats:
@@ -99,11 +100,11 @@ def test_a_stream_gives_the_same_bits(cuts: list[int]) -> None:
         first += cut
     made += [*listener.push(samples[first:]), *listener.flush()]
     levels = np.concatenate([part.reshape(-1, pattern.BANDS) for part in made])
-    assert fingerprint.take(levels) == fingerprint.take(fingerprint.hear(samples))
+    assert fingerprint.take(levels) == fingerprint.take(channels.listen(samples))
 
 
 def test_fifty_bytes_a_second(one: Floats) -> None:
-    assert len(fingerprint.take(fingerprint.hear(one)).data) == 150
+    assert len(fingerprint.take(channels.listen(one)).data) == 150
 
 
 def test_the_schedule_keeps_ten_minutes_and_then_ten_seconds_of_each() -> None:
@@ -233,17 +234,17 @@ def test_a_long_recording_says_other_only_of_long_parts() -> None:
     columns = 40_000  # of which gaps of 50 s were not kept
     size = 2 * int(fingerprint.kept(columns).sum())
     known = Fingerprint(columns, hashlib.shake_256(b"long").digest(size))
-    heard = fingerprint.hear(voice("flite-rms", 20.0))
+    heard = channels.listen(voice("flite-rms", 20.0))
     assert matching.match(known, heard, speed=0).decision == "unclear"
     short = Fingerprint(1000, known.data[:2000])
     assert matching.match(short, heard, speed=0).decision == "other"
 
 
 def test_a_sketch_is_compared_as_the_recording_is(one: Floats, other: Floats) -> None:
-    known = fingerprint.take(fingerprint.hear(one))
+    known = fingerprint.take(channels.listen(one))
     slower = np.interp(np.arange(0, len(one), 0.97), np.arange(len(one)), one)
     for samples in (attacked("noise-10", one), slower, other, one[:0], voice("flite-rms", 30.0)):
-        levels = fingerprint.hear(samples)
+        levels = channels.listen(samples)
         sent = matching.Sketch.of(levels).to_bytes()
         assert len(sent) <= 32 + 16 * len(levels) + 256_000
         near = matching.match(known, matching.Sketch.parse(sent))

@@ -16,6 +16,7 @@ from keybound.provenance.fingerprint import Fingerprint
 from keybound.provenance.origin import UNTRACED, Origin, trace
 from keybound.provenance.records import Entry
 from keybound.seal.search import NOTHING, Sealed
+from keybound.watermark import channels
 from keybound.watermark.verdict import Verdict
 
 KEY = Key(bytes(range(32)))
@@ -26,7 +27,7 @@ SEALED = Sealed(p=1e-20, z=12.0, position=7, start_s=0.0, speed=1.0, places=1)
 
 def heard(name: str, seconds: float = 3.5) -> Levels:
     samples = recordings.read(DATA / f"{name}.flac").samples[: int(seconds * 16000), 0]
-    return fingerprint.hear(samples.astype(np.float32))
+    return channels.listen(samples.astype(np.float32))
 
 
 def entry(number: int | None, of: Fingerprint, position: int | None = 7) -> Entry:

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_registry_file import STAMPED, statement
 
 from keybound import output
 from keybound.cli import records
 from keybound.errors import RegistryError
 from keybound.provenance import registry
 from keybound.provenance.registry import Registry
-from test_registry_file import STAMPED, statement
 
 Run = Callable[..., Any]  # to the outcome of `run` in conftest
 Embed = Callable[..., int]

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_seal import CODE, KEY, RATE, Floats, heard, sealed, six_seconds, whole
 
 from keybound.crypto.keys import Key
 from keybound.errors import CodeError
 from keybound.seal import pattern, search
 from keybound.seal.search import Places
-from made_seal import CODE, KEY, RATE, Floats, heard, sealed, six_seconds, whole
 
 few = settings(max_examples=15, deadline=None)
 keys = st.binary(min_size=32, max_size=32).map(Key)

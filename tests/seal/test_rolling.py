@@ -16,11 +16,12 @@ from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.errors import CodeError
 from keybound.model.detection import Detection, Tail, weigh
-from keybound.provenance.fingerprint import hear, take
+from keybound.provenance.fingerprint import take
 from keybound.provenance.matching import match
 from keybound.provenance.origin import Origin
 from keybound.seal.rolling import PAGE, Roll, find_roll, masks, read_along
 from keybound.seal.search import Places
+from keybound.watermark.channels import listen
 from keybound.watermark.watermarker import Watermarker
 
 Floats = NDArray[np.float32]
@@ -193,8 +194,8 @@ def test_a_code_replayed_on_other_audio_is_not_sealed(
     verdict = marker.verify(other + carrier, RATE, key=KEY, payload=PAYLOAD, places=KNOWN)
     assert verdict.roll.holds  # the code is there: it was copied
     assert verdict.grade == "attributed"
-    known = take(hear(rolled))
-    assert match(known, hear(other + carrier)).decision == "other"  # as a record would say
+    known = take(listen(rolled))
+    assert match(known, listen(other + carrier)).decision == "other"  # as a record would say
 
 
 def test_a_cut_is_read_where_the_seal_says(marker: Watermarker, rolled: Floats) -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_seal import CODE, KEY, RATE, Floats, heard, sealed, six_seconds
 
 from keybound.audio import recordings
 from keybound.crypto.keys import Key
@@ -11,7 +12,6 @@ from keybound.seal import pattern, search
 from keybound.seal.search import Ask, Places, Sealed
 from keybound.seal.sounds import Hearing
 from keybound.seal.tiles import Spot, Tiles
-from made_seal import CODE, KEY, RATE, Floats, heard, sealed, six_seconds
 
 few = settings(max_examples=15, deadline=None)
 

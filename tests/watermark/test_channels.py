@@ -9,6 +9,7 @@ import pytest
 import soundfile as sf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_channels import arranged
 from numpy.typing import NDArray
 
 from keybound.crypto.keys import Key
@@ -19,7 +20,6 @@ from keybound.watermark import channels, files
 from keybound.watermark.channels import Hearing
 from keybound.watermark.stream import weigh_views
 from keybound.watermark.watermarker import Watermarker
-from made_channels import arranged
 
 Samples = NDArray[Any]
 
@@ -164,7 +164,7 @@ def test_channels_that_part_late_are_heard_as_from_the_start(
     right = np.concatenate([fixed[:RATE], voice[RATE:]])
     found = marker.detect(np.stack([fixed, right], axis=1), RATE, levels=True)
     for channel, sound in enumerate((fixed, right)):
-        alone = fingerprint.hear(sound)
+        alone = channels.listen(sound)
         np.testing.assert_allclose(found.channel_levels[channel], alone, rtol=0, atol=0.13)
     first = marker.detect(fixed, RATE)
     assert found.channel == 0
@@ -192,13 +192,13 @@ def test_files_are_heard_as_arrays(
 def test_no_sign_delay_or_gain_hides_a_channel_from_the_levels(
     fixed: Samples, voice: Samples
 ) -> None:
-    mono = fingerprint.hear(fixed)
-    np.testing.assert_array_equal(fingerprint.hear(np.stack([fixed, -fixed], 1)), mono)
-    silent = fingerprint.hear(np.stack([fixed, 0 * fixed], 1)).astype(float)
+    mono = channels.listen(fixed)
+    np.testing.assert_array_equal(channels.listen(np.stack([fixed, -fixed], 1)), mono)
+    silent = channels.listen(np.stack([fixed, 0 * fixed], 1)).astype(float)
     loud = mono > -60
     np.testing.assert_allclose(silent[loud], mono[loud] - 10 * np.log10(2), atol=0.1)
-    both = fingerprint.hear(np.stack([fixed, -voice], 1)).astype(float)
-    power = [10 ** (fingerprint.hear(one).astype(float) / 10) for one in (fixed, voice)]
+    both = channels.listen(np.stack([fixed, -voice], 1)).astype(float)
+    power = [10 ** (channels.listen(one).astype(float) / 10) for one in (fixed, voice)]
     np.testing.assert_allclose(both, 10 * np.log10(np.mean(power, axis=0)), atol=0.1)
 
 
@@ -206,12 +206,12 @@ def test_single_levels_are_kept_for_so_long(
     marker: Watermarker, fixed: Samples, voice: Samples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard = np.stack([fixed, voice], axis=1)
-    seconds = 2 * len(fingerprint.hear(fixed)) * fingerprint.STEP_S
+    seconds = 2 * len(channels.listen(fixed)) * fingerprint.STEP_S
     for most_s, kept in ((seconds + 0.1, {0, 1}), (seconds - 0.1, set()), (0.5, set())):
         monkeypatch.setattr(channels, "MOST_LEVELS_S", most_s)
         found = marker.detect(heard, RATE, levels=True)
         assert set(found.channel_levels) == kept
-        np.testing.assert_array_equal(found.heard[None], fingerprint.hear(heard))
+        np.testing.assert_array_equal(found.heard[None], channels.listen(heard))
 
 
 def test_levels_that_add_nothing_are_not_searched(fixed: Samples, voice: Samples) -> None:

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile as sf
+from made_channels import arranged, late
 from numpy.typing import NDArray
 
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.provenance import fingerprint, matching
 from keybound.seal.search import Places
+from keybound.watermark import channels
 from keybound.watermark.watermarker import Watermarker
-from made_channels import arranged, late
 
 Samples = NDArray[Any]
 Run = Callable[..., Any]
@@ -62,7 +63,7 @@ def test_the_mark_its_seal_and_its_record_are_found(
     places = Places((POSITION,))
     verdict = marker.judge(found, key=KEY, payload=PAYLOAD, places=places)
     assert (verdict.grade, verdict.verified, verdict.distance) == ("sealed", True, 0)
-    known = fingerprint.take(fingerprint.hear(sealed))
+    known = fingerprint.take(channels.listen(sealed))
     assert matching.match(known, found.heard).decision == "same"
     wrong = marker.judge(found, key=OTHER, payload=PAYLOAD, places=places)
     assert min(wrong.seal.p, wrong.roll.p) > 1e-4
@@ -161,9 +162,9 @@ def test_a_recording_of_two_voices_is_the_same_mixed_down(
     host: Samples, voice: Samples, marker: Watermarker
 ) -> None:
     both = np.stack([host, voice], axis=1)
-    known = fingerprint.take(fingerprint.hear(both))
-    assert matching.match(known, fingerprint.hear(both.mean(axis=1))).decision == "same"
-    assert matching.match(known, fingerprint.hear(host[::-1])).decision != "same"
+    known = fingerprint.take(channels.listen(both))
+    assert matching.match(known, channels.listen(both.mean(axis=1))).decision == "same"
+    assert matching.match(known, channels.listen(host[::-1])).decision != "same"
     heard = marker.detect(np.stack([voice, host[::-1]], axis=1), RATE, levels=True).heard
     assert matching.match(known, heard).p >= matching.match(known, heard[None]).p / 3
 
@@ -172,6 +173,6 @@ def test_a_sketch_holds_the_channels(host: Samples, voice: Samples, marker: Wate
     found = marker.detect(np.stack([host, 4 * voice], axis=1), RATE, levels=True)
     sent = matching.Sketch.parse(matching.Sketch.of(found.heard).to_bytes())
     assert [one.channel for one in (sent, *sent.others)] == [None, 0, 1]
-    known = fingerprint.take(fingerprint.hear(host))
+    known = fingerprint.take(channels.listen(host))
     direct, there = matching.match(known, found.heard), matching.match(known, sent)
     assert (direct.decision, direct.channel) == (there.decision, there.channel) == ("same", 0)

@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 
 from keybound.audio import recordings
-from keybound.cli.parties import Claim
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.model.detection import Detection
 from keybound.provenance import fingerprint
 from keybound.provenance.records import Entry
 from keybound.watermark import files, verification
-from keybound.watermark.claims import Options
+from keybound.watermark.claims import Claim, Options
 from keybound.watermark.verdict import Verdict
 from keybound.watermark.watermarker import Watermarker
 

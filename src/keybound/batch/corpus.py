@@ -19,11 +19,11 @@ from keybound.batch.journal import Journal, Row, Stamp, write_results
 from keybound.batch.manifest import Item, absolute
 from keybound.batch.origins import Origins
 from keybound.batch.worker import ENV, HANDED, HEARD, Job, Task, Whose, in_words, read_key
-from keybound.cli.parties import Untried, party_claim, triable
 from keybound.crypto import codes
 from keybound.errors import CodeError, CorpusError, KeyBoundError, KeyFileError, RegistryError
 from keybound.provenance import records
 from keybound.provenance.registry import Party, Registry
+from keybound.watermark.claims import Untried, party_claim, triable
 from keybound.watermark.watermarker import Watermarker
 
 Engine = Callable[[Job, Iterable[Task]], Generator[tuple[str, Row], None, None]]

@@ -19,7 +19,6 @@ from keybound import output as outputs
 from keybound.audio.recordings import sndfile_name
 from keybound.audio.silence import silence
 from keybound.batch.journal import COLUMNS, Row, Stamp
-from keybound.cli.parties import Claim
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError, KeyFileError, KeyFileWarning, explain
 from keybound.model.detection import Detection
@@ -28,7 +27,7 @@ from keybound.provenance.matching import Sketch
 from keybound.provenance.origin import MATCHES, Origin
 from keybound.seal.search import Places
 from keybound.watermark import files, verification
-from keybound.watermark.claims import Options
+from keybound.watermark.claims import Claim, Options
 from keybound.watermark.verdict import Verdict
 from keybound.watermark.watermarker import Watermarker
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from keybound.cli import batch, bench, lab, parties, records, verify
-from keybound.cli.parties import Claim, claim, lone_key
+from keybound.cli.parties import claim, lone_key
 from keybound.cli.terminal import (
     as_json,
     emit,
@@ -41,6 +41,7 @@ from keybound.cli.terminal import (
 from keybound.cli.verify import as_plain
 from keybound.errors import KeyBoundError, missing
 from keybound.provenance.registry import Registry, default_path
+from keybound.watermark.claims import Claim
 
 if TYPE_CHECKING:
     from keybound.model.detection import Detection

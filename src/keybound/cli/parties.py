@@ -1,22 +1,17 @@
 """The verbs `keygen` and `party`, and whose mark the options of other verbs name."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, TypeVar
 
 import click
 
 from keybound.cli.terminal import as_json, emit, model, number, options, registry, say
 from keybound.crypto import codes
-from keybound.crypto.keys import KEYGEN_HINT, Key
-from keybound.errors import KeyBoundError, KeyFileError
+from keybound.crypto.keys import Key
+from keybound.errors import KeyBoundError
 from keybound.provenance.registry import Party, Registry, default_path
-
-Made = TypeVar("Made")
-
-NOBODY = "no party is registered (keybound party add)"
+from keybound.watermark.claims import NOBODY, Claim, Untried, party_claim, triable
 
 
 @click.command()
@@ -100,16 +95,6 @@ def party_remove(name: str, registry: str | None) -> None:
     say(f"removed {name}")
 
 
-class Claim(NamedTuple):
-    """Whose mark it may be: a registered party's, or that of a key and payload named apart."""
-
-    name: str
-    key: Key
-    payload: int
-    rho: int | None  # None: the model's
-    drawn: int = 0  # positions of seals that are in use
-
-
 def claim(
     name: str | None, key_file: str | None, payload: int | None, registry: str | None, bits: int
 ) -> Claim:
@@ -132,52 +117,7 @@ def lone_key(key_file: str | None, *others: object) -> Key:
     return Key.read(key_file)
 
 
-class Untried(NamedTuple):
-    """A registered party that a recording could not be put to, and why, in a line."""
-
-    name: str
-    error: str
-
-
 def every_claim(registry: str | None, bits: int) -> tuple[list[Claim], list[Untried]]:
     """Make a claimant of every registered party that can be tried; name the others."""
     with Registry(registry or default_path()) as parties:
         return triable(parties.list(), lambda one: party_claim(one, bits))
-
-
-def triable(
-    known: Sequence[Party], make: Callable[[Party], Made]
-) -> tuple[list[Made], list[Untried]]:
-    """Make something of each party; name those of which it cannot be made, and say why.
-
-    Raise the first reason if none can.
-    """
-    if not known:
-        raise KeyBoundError(NOBODY)
-    made: list[Made] = []
-    untried: list[Untried] = []
-    reasons: list[KeyBoundError] = []
-    for one in known:
-        try:
-            made.append(make(one))
-        except KeyBoundError as error:
-            reasons.append(error)
-            untried.append(Untried(one.name, error.message))
-    if not made:
-        raise reasons[0]
-    return made, untried
-
-
-def party_claim(one: Party, bits: int) -> Claim:
-    """Make a claimant of a registered party, if the model holds its payload."""
-    if one.bits != bits:
-        raise KeyBoundError(
-            f"party {one.name!r} has a payload of {one.bits} bits, and this model carries {bits}",
-            hint="--model names the weights it was registered for",
-        )
-    try:
-        return Claim(one.name, one.key(), one.payload, one.rho, one.drawn)
-    except KeyFileError as error:
-        lost = error.hint in (None, KEYGEN_HINT)  # a new key would not help here
-        hint = "restore the key file, or remove the party" if lost else error.hint
-        raise KeyFileError(f"party {one.name!r}: {error.message}", hint=hint) from error

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import click
 
-from keybound.cli.parties import Claim, Untried
 from keybound.cli.terminal import (
     as_json,
     emit,
@@ -26,6 +25,7 @@ from keybound.output import Part
 from keybound.provenance import origin, records
 from keybound.provenance.records import Entry, Stamped
 from keybound.provenance.registry import Registry, default_path
+from keybound.watermark.claims import Claim, Untried
 
 number = click.argument("number", type=click.IntRange(1, (1 << 63) - 1))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from keybound.cli import records
-from keybound.cli.parties import Claim, Untried, claim, every_claim, lone_key
+from keybound.cli.parties import claim, every_claim, lone_key
 from keybound.cli.terminal import (
     as_json,
     emit,
@@ -25,6 +25,7 @@ from keybound.cli.terminal import (
     registry,
     say,
 )
+from keybound.watermark.claims import Claim, Untried
 
 if TYPE_CHECKING:
     from keybound.watermark.verdict import Verdict

@@ -16,7 +16,6 @@ from keybound.audio.streaming import Floats
 from keybound.errors import CodeError
 from keybound.model.detection import Levels
 from keybound.seal import pattern
-from keybound.watermark import channels
 
 Mask = npt.NDArray[np.bool_]
 
@@ -48,11 +47,6 @@ class Fingerprint:
     def __post_init__(self) -> None:
         if self.columns < 0 or len(self.data) * 8 != BITS * int(kept(self.columns).sum()):
             raise CodeError("the bits of a fingerprint do not fit its length")
-
-
-def hear(samples: npt.ArrayLike) -> Levels:
-    """Give the levels of samples at 16 kHz, as a detection holds them: (steps, bands)."""
-    return channels.listen(np.asarray(samples, np.float32))
 
 
 def take(levels: Floats | Levels) -> Fingerprint:

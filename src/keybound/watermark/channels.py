@@ -9,6 +9,7 @@ have been from the start. Knows arrays: no files, keys or weights.
 from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 
 from keybound.audio.resample import Resampler
 from keybound.audio.streaming import Feeder, Floats, Rows
@@ -204,9 +205,10 @@ def _silent(rows: Rows) -> bool:
     return not len(levels) or bool(levels.max() <= 10 * np.log10(2 * pattern.POWER_FLOOR))
 
 
-def listen(samples: Floats) -> Levels:
+def listen(samples: npt.ArrayLike) -> Levels:
     """Return the levels of 16 kHz samples, (samples,) or (samples, channels): (steps, bands)."""
-    shaped = samples.reshape(len(samples), -1) if len(samples) else np.zeros((0, 1), np.float32)
+    heard = np.asarray(samples, np.float32)
+    shaped = heard.reshape(len(heard), -1) if len(heard) else np.zeros((0, 1), np.float32)
     hearing = Hearing(pattern.RATE, shaped.shape[1], levels=True)
     hearing.hear(shaped, end=True)
     return hearing.levels(last=True)[0]

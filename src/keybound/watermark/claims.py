@@ -3,13 +3,16 @@
 Knows keys, codes and records: no audio, no networks.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple, TypeVar
 
-from keybound.cli.parties import Claim
 from keybound.crypto import codes
+from keybound.crypto.keys import KEYGEN_HINT, Key
+from keybound.errors import KeyBoundError, KeyFileError
 from keybound.provenance.records import Entry
+from keybound.provenance.registry import Party
 from keybound.seal.rolling import Roll
 from keybound.seal.search import Ask, Places
 from keybound.seal.tiles import Spot
@@ -17,6 +20,25 @@ from keybound.seal.tiles import Spot
 KNOWN_REACH_S = 3600.0  # where the position is known, a cut is looked for further on
 LAYERS = 2  # of sealed evidence that share the chance of a false answer: pattern, rolling code
 Masks = Mapping[str, Sequence[tuple[int, bytes]]]  # by party: positions, and nonces of their masks
+NOBODY = "no party is registered (keybound party add)"
+Made = TypeVar("Made")
+
+
+class Claim(NamedTuple):
+    """Whose mark it may be: a registered party's, or that of a key and payload named apart."""
+
+    name: str
+    key: Key
+    payload: int
+    rho: int | None  # None: the model's
+    drawn: int = 0  # positions of seals that are in use
+
+
+class Untried(NamedTuple):
+    """A registered party that a recording could not be put to, and why, in a line."""
+
+    name: str
+    error: str
 
 
 @dataclass(frozen=True)
@@ -100,3 +122,41 @@ def spots_of(
         known = [*masks, *((one.position, one.nonce) for one in kept if one.position is not None)]
         spots += [(at, nonce) for at, nonce in known if options.position in (None, at)]
     return list(dict.fromkeys(spots))
+
+
+def triable(
+    known: Sequence[Party], make: Callable[[Party], Made]
+) -> tuple[list[Made], list[Untried]]:
+    """Make something of each party; name those of which it cannot be made, and say why.
+
+    Raise the first reason if none can.
+    """
+    if not known:
+        raise KeyBoundError(NOBODY)
+    made: list[Made] = []
+    untried: list[Untried] = []
+    reasons: list[KeyBoundError] = []
+    for one in known:
+        try:
+            made.append(make(one))
+        except KeyBoundError as error:
+            reasons.append(error)
+            untried.append(Untried(one.name, error.message))
+    if not made:
+        raise reasons[0]
+    return made, untried
+
+
+def party_claim(one: Party, bits: int) -> Claim:
+    """Make a claimant of a registered party, if the model holds its payload."""
+    if one.bits != bits:
+        raise KeyBoundError(
+            f"party {one.name!r} has a payload of {one.bits} bits, and this model carries {bits}",
+            hint="--model names the weights it was registered for",
+        )
+    try:
+        return Claim(one.name, one.key(), one.payload, one.rho, one.drawn)
+    except KeyFileError as error:
+        lost = error.hint in (None, KEYGEN_HINT)  # a new key would not help here
+        hint = "restore the key file, or remove the party" if lost else error.hint
+        raise KeyFileError(f"party {one.name!r}: {error.message}", hint=hint) from error

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from keybound.cli.parties import Claim
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError
@@ -22,7 +21,7 @@ from keybound.seal import search
 from keybound.seal.rolling import Seconds, find_rolls, read_along
 from keybound.seal.search import Found
 from keybound.seal.sounds import Hearing
-from keybound.watermark.claims import USUAL, Case, Masks, Options, spots_of
+from keybound.watermark.claims import USUAL, Case, Claim, Masks, Options, spots_of
 from keybound.watermark.verdict import GRADES, Evidence, Verdict, conclude, weigh
 
 WEIGHING = 50  # windows of a pattern that take as long as to look for the rolling codes of a party

@@ -24,6 +24,7 @@ from keybound.model.detection import Detection
 from keybound.provenance import fingerprint, matching
 from keybound.provenance.origin import Origin
 from keybound.seal.search import Places
+from keybound.watermark import channels
 from keybound.watermark.verdict import Verdict
 from keybound.watermark.watermarker import Watermarker
 
@@ -47,7 +48,7 @@ def marker_of(case: Case) -> Watermarker:
 @lru_cache(maxsize=1)
 def record_of(case: Case) -> fingerprint.Fingerprint:
     """Return the fingerprint that the party keeps of what it marked."""
-    return fingerprint.take(fingerprint.hear(case.marked))
+    return fingerprint.take(channels.listen(case.marked))
 
 
 def judge(case: Case, heard: Clip, secret: Secret, *, search: bool = True) -> Row:
@@ -154,7 +155,7 @@ def copied(case: Case, face: Row) -> Row:
         louder = float(np.std(other) / (np.std(case.host) + FLOOR))
         moved = other + (louder if face["attack"] == "residual-levelled" else 1.0) * change
     heard = np.clip(moved, -1, 1).astype(np.float32)
-    found = matching.match(record_of(case), fingerprint.hear(heard))
+    found = matching.match(record_of(case), channels.listen(heard))
     row: Row = {"decision": found.decision, "agreement": found.agreement}
     return row | {"holds": judge(case, heard, case.secret, search=False)["holds"]}
 
