@@ -6,9 +6,23 @@ the key can read whose it is.
 
 from keybound.crypto.codes import position_nonce
 from keybound.crypto.keys import Key
-from keybound.errors import KeyBoundError, KeyFileWarning
+from keybound.errors import (
+    AttackError,
+    AudioError,
+    CodeError,
+    CorpusError,
+    KeyBoundError,
+    KeyFileError,
+    KeyFileWarning,
+    ModelError,
+    NotGenuineError,
+    RecipeError,
+    RecordError,
+    RegistryError,
+)
 from keybound.model.detection import Detection, Mark, Span
 from keybound.provenance.origin import Origin
+from keybound.provenance.registry import Party, Registry
 from keybound.seal.search import Places, Sealed
 from keybound.watermark.grader import Grader
 from keybound.watermark.stream import StreamDetector, StreamEmbedder
@@ -22,19 +36,31 @@ from keybound.watermark.watermarker import (
     verify,
 )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
+    "AttackError",
+    "AudioError",
+    "CodeError",
+    "CorpusError",
     "Detection",
     "Grader",
     "Key",
     "KeyBoundError",
+    "KeyFileError",
     "KeyFileWarning",
     "Mark",
     "MarkWarning",
     "Marked",
+    "ModelError",
+    "NotGenuineError",
     "Origin",
+    "Party",
     "Places",
+    "RecipeError",
+    "RecordError",
+    "Registry",
+    "RegistryError",
     "Sealed",
     "Span",
     "StreamDetector",
