@@ -27,10 +27,7 @@ from keybound.silence import silence
 Samples = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 
 MIN_RATE_HZ, MAX_RATE_HZ = 8_000, 192_000
-# Times full scale, 120 dB beyond it: more than lies between the softest and the loudest that any
-# converter takes, so a sample beyond this is a fault in the data, not a sound.
-LOUDEST = 1e6
-_NUMBERS = (int, float, np.integer, np.floating)
+LOUDEST = 1e6  # times full scale, 120 dB above it: beyond this is a fault in the data, no sound
 # libvorbis puts a whole write on the stack and dies on a long one; small blocks also bound memory.
 _BLOCK_FRAMES = 1 << 16
 
@@ -277,23 +274,21 @@ def to_mono(samples: Samples) -> Samples:
 
 def check_rate(sample_rate: float) -> int:
     """Return a sample rate as an integer; refuse what is none, or outside of what is supported."""
-    hint = f"a whole number of Hz between {MIN_RATE_HZ} and {MAX_RATE_HZ}"
-    if not isinstance(sample_rate, _NUMBERS) or isinstance(sample_rate, bool):
+    hint = f"resample to a whole number of Hz between {MIN_RATE_HZ} and {MAX_RATE_HZ}"
+    if not isinstance(sample_rate, int | float | np.integer | np.floating) or sample_rate is True:
         raise AudioError(f"sample_rate must be a number, not {sample_rate!r}", hint=hint)
     if not MIN_RATE_HZ <= sample_rate <= MAX_RATE_HZ or sample_rate != int(sample_rate):
-        what = f"a sample rate of {sample_rate} Hz is not supported"
-        raise AudioError(what, hint=f"resample to {hint}")
+        raise AudioError(f"a sample rate of {sample_rate} Hz is not supported", hint=hint)
     return int(sample_rate)
 
 
 def _check_content(samples: npt.NDArray[Any], name: str) -> None:
     if not samples.size:
         raise AudioError(f"{name} holds no samples", hint="at least one frame is needed")
-    low, high = float(samples.min()), float(samples.max())  # NaN, if there is one
-    if not np.isfinite((low, high)).all():
+    most = max(float(samples.min()), float(samples.max()), key=abs)  # NaN, if there is one
+    if not np.isfinite(most):
         hint = "replace NaN and infinity first, for example with numpy.nan_to_num"
         raise AudioError(f"{name} holds samples that are not finite numbers", hint=hint)
-    most = low if -low > high else high
     if abs(most) > LOUDEST:
         hint = f"samples belong in [-1, 1], and beyond {LOUDEST:g} nothing is sound"
         raise AudioError(f"{name} holds a sample of {most:.3g}, which is no sound", hint=hint)

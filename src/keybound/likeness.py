@@ -62,10 +62,7 @@ class Sketch:
 
     @classmethod
     def of(cls, levels: Floats | Levels | Mapping[int | None, Levels]) -> Self:
-        """Listen to a recording once, however many fingerprints it is put to.
-
-        A detection may have several levels (`heard`), by channel, those of all channels first.
-        """
+        """Listen to a recording once: to its levels, or all that a detection has (`heard`)."""
         made = []
         for channel, one in (levels if isinstance(levels, Mapping) else {None: levels}).items():
             part = _busiest(whole := listen(one))
@@ -90,9 +87,8 @@ class Sketch:
             at += 32 + steps * BITS
             part = np.frombuffer(data, "<f2", rows * BANDS, at).reshape(-1, BANDS)
             at += 2 * rows * BANDS
-            weighed = whole.astype(np.float16) / np.float16(LOUDEST)
-            where = None if channel < 0 else channel
-            made.append(cls(weighed, part.astype(np.float16), first, where))
+            rows_of = whole.astype(np.float16) / np.float16(LOUDEST), part.astype(np.float16)
+            made.append(cls(*rows_of, first, channel if channel >= 0 else None))
         return replace(made[0], others=tuple(made[1:]))
 
 
@@ -141,7 +137,7 @@ def match(
     the channels that are compared by themselves until one is the same. It is `other` if all are.
     """
     sketch = heard if isinstance(heard, Sketch) else Sketch.of(heard)
-    found = []
+    found: list[Match] = []
     for one in (sketch, *sketch.others):
         own = _match(known, one, speed, tries * (1 + len(sketch.others)))
         found.append(replace(own, channel=one.channel))

@@ -2,11 +2,13 @@
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+from keybound.attacks import attack
 from keybound.attacks import neural as attacks_neural
 from keybound.errors import AttackError, RecipeError
 from keybound.training import channel, codecs, hearing, losses, neural, resynthesis, twins
@@ -142,6 +144,40 @@ def test_finish_shifts_by_at_most_half_a_block_and_scales(tools):
     assert places.unique().numel() > 3
     assert (sizes > 10 ** (-12.1 / 20)).all()
     assert (sizes < 10 ** (6.1 / 20)).all()
+
+
+def test_no_shift_moves_nothing(tools):
+    clicks = torch.zeros(8, 8000)
+    clicks[:, 4000] = 1.0
+    tools.begin(0)
+    tools.shift = 0
+    heard = channel.finish(clicks, tools)
+    assert (heard.argmax(-1) == 4000).all()
+    assert heard.amax(-1).unique().numel() == 8  # scaled all the same
+
+
+@pytest.mark.parametrize(("name", "hz"), [("lowpass", 4000), ("highpass", 500)])
+def test_filters_of_the_paper_are_those_it_tests(name, hz, tools, speech):
+    tools.strengths = replace(twins.STRENGTHS["paper"], lowpass_hz=(hz, hz), highpass_hz=(hz, hz))
+    hit = attack(name)
+    tested = hit.apply(speech[0].numpy(), 16000, hit.draw(np.random.default_rng(0)))
+    heard = torch.cat([twins.band_filter(speech[:1], tools) for _ in range(12)])
+    error = (heard - torch.from_numpy(tested).float()).norm(dim=1) / np.linalg.norm(tested)
+    assert error.min() < 0.02  # some of them are this filter, phase and all, the others its twin
+
+
+def test_strengths_of_the_paper_are_within_the_wide_ones(tools, speech):
+    wide, paper = (twins.STRENGTHS[name] for name in ("wide", "paper"))
+    for name in ("noise_db", "lowpass_hz", "highpass_hz", "resample_hz", "bits", "echo_ms"):
+        (low, high), (first, last) = getattr(wide, name), getattr(paper, name)
+        assert low <= first < last <= high
+    tools.strengths = paper
+    for seed in range(12):
+        tools.begin(seed)
+        added = twins.noise(speech, tools) - speech
+        snr = hearing.snr_db(speech, added)
+        assert (snr > 5.5).all()
+        assert (snr < 25.5).all()
 
 
 def test_suffer_attacks_twins_alike_and_spares_some(tools, speech, monkeypatch):

@@ -69,6 +69,34 @@ def test_weights_scale_their_terms():
     assert ratios == pytest.approx({"message": 12, "presence": 1.5, "clip": 0, "forgery": 2})
 
 
+def test_forgery_counts_frames_and_clips_as_the_recipe_says():
+    args = rows(1.0, 0.5, 2.0, 0.5)
+
+    def forgery(frames: float, clips: float) -> float:
+        spec = LossSpec(forgery_frames=frames, forgery_clips=clips)
+        return float(losses.objective(spec, *args, n=1)["forgery"])
+
+    chance = 1 / (1 + np.exp(-2.0))
+    assert forgery(0, 1) == pytest.approx(-np.log(1 - chance), rel=1e-4)
+    assert forgery(1, 0) == pytest.approx(-np.log(1 - chance), rel=1e-4)  # all frames are alike
+    assert forgery(1, 1) == pytest.approx(forgery(1, 0) + forgery(0, 1))
+    assert forgery(0.5, 0) == pytest.approx(forgery(1, 0) / 2)
+
+
+def test_the_snr_hinge_is_on_the_mean_on_each_clip_or_between():
+    snr = torch.tensor([16.0, 22.0, 28.0])
+
+    def cost(mean: float, clip: float, slack: float = 0.0, target: float = 22.0) -> float:
+        spec = LossSpec(budget=mean, clip_budget=clip, clip_slack_db=slack)
+        return float(losses.budget(spec, snr, target))
+
+    assert cost(1, 0) == 0
+    assert cost(1, 0, target=25.0) == 3
+    assert cost(0, 1) == 2  # 6 dB in one of three
+    assert cost(1, 1, slack=4.0) == pytest.approx(2 / 3)
+    assert cost(0, 1, slack=6.0) == 0
+
+
 def test_a_moment_of_mark_need_not_spell_the_code():
     presence, logits, target, weight, code = rows(5.0, -5.0, -5.0, 10.0)
     wrong = logits.clone()

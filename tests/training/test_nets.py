@@ -207,3 +207,43 @@ def test_a_block_is_the_same_with_its_channels_last(sides):
     x = torch.randn(3, 32, 20)
     rows = block.rows(x.transpose(1, 2), nets.block_rows)
     assert torch.allclose(rows.transpose(1, 2), block(x), atol=1e-5)
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+def test_absolute_features_hear_the_level_of_the_host(absolute, speech):
+    torch.manual_seed(0)
+    embedder, _ = nets.build(ModelSpec(generator="additive", latent=8, absolute=absolute))
+    code = torch.ones(4, 16)
+    with torch.no_grad():
+        loud, quiet = (embedder(level * speech, code) for level in (1.0, 0.25))
+    change = (loud - quiet).norm() / loud.norm()
+    assert (change > 0.05) == absolute
+
+
+def test_presence_is_bounded_where_the_recipe_bounds_it(speech):
+    for limit in (2.0, 0.0):
+        torch.manual_seed(0)
+        spec = ModelSpec(generator="additive", latent=8, presence_limit=limit)
+        _, detector = nets.build(spec)
+        with torch.no_grad():
+            detector.presence.weight *= 100
+            most = detector(speech)[0].abs().max()
+        assert (most <= 2.0) == (limit == 2.0)
+
+
+def test_the_remover_on_the_waveform_begins_with_nothing_and_learns(speech):
+    torch.manual_seed(0)
+    remover = nets.build_remover(on_waveform=True)
+    with torch.no_grad():
+        assert torch.equal(remover(speech), speech)
+    tone = 0.05 * torch.sin(torch.arange(16000) * 0.4)
+    optimiser = torch.optim.AdamW(remover.parameters(), lr=5e-4)
+    found = []
+    for _ in range(20):
+        loss = (remover(speech + tone) - speech).square().mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        found.append(float(loss.detach()))
+    assert found[-1] < 0.7 * found[0]
+    assert remover(torch.zeros(1, 16000)).isfinite().all()

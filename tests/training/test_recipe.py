@@ -53,13 +53,44 @@ def test_paper_protocol():
     assert (data.speeds, data.tilt_db, data.noisy) == ((1.0,), 0.0, 0.0)
     assert (data.splice, data.strangers) == (0.0, 0.0)
     assert (loss.message, loss.presence, loss.perceptual, loss.forgery) == (12.0, 1.5, 0.5, 1.0)
-    assert (loss.masking, loss.budget, loss.clip_presence) == (1.0, 1.0, 0.0)
+    assert (loss.masking, loss.clip_presence) == (1.0, 0.0)
+    assert (loss.quality, loss.clarity, loss.similarity) == (0.0, 0.0, 0.0)
     assert [at(loss.snr_db, step) for step in (0, 3500, 7000, 30000)] == [6, 14, 22, 22]
     assert [at(loss.forgery_ramp, step) for step in (2000, 3500, 5000)] == [0, 0.5, 1]
     assert [at(loss.perceptual_ramp, step) for step in (2000, 4500, 7000)] == [0, 0.5, 1]
     assert [channel.probability[i] for i in (0, 1)] == [0.25, 1.0]
     assert (channel.remover_from, channel.remover_updates) == (7000.0, 1)
     assert {rate(paper, step, step) for step in (0, 1, 15000, 29999)} == {2e-4}
+
+
+def test_what_the_paper_leaves_open_is_decided_in_its_recipe():
+    path = next(path for path in RECIPES if path.stem == "paper")
+    paper, text = load(path), path.read_text()
+    model, loss, channel = paper.model, paper.loss, paper.channel
+    assert (loss.budget, loss.clip_budget, loss.clip_slack_db) == (0.0, 1.0, 0.0)
+    assert (model.absolute, model.presence_limit) == (True, 5.0)
+    assert (loss.forgery_frames, loss.forgery_clips, loss.gain_transplants) == (1.0, 1.0, False)
+    assert (channel.shift_ms, channel.wave_remover, channel.strengths) == (0.0, False, "paper")
+    assert channel.neural_codecs == ("lyra-6", "lyra-9.2")
+    for name in ("clip_budget", "absolute", "presence_limit", "forgery_frames", "shift_ms"):
+        assert f"\n{name} = " in text  # said there, not left to a default
+
+
+def test_the_weights_of_the_paper_differ_from_its_protocol_in_what_their_recipe_says():
+    paper, made = (
+        to_tree(load(next(path for path in RECIPES if path.stem == stem)))
+        for stem in ("paper", "paper-quality")
+    )
+    loss, odds = made.pop("loss"), made["channel"].pop("odds")
+    assert paper["channel"].pop("odds") | {"band_filter": 4.0, "noise": 3.0} == odds
+    theirs = paper.pop("loss")
+    assert theirs | {"quality": 6.0, "quality_goal": 3.0, "forgery": 3.0} == loss
+    assert paper | {"seed": 35} == made
+
+
+def test_our_own_recipes_keep_the_shift():
+    ours = load(next(path for path in RECIPES if path.stem == "quality")).channel
+    assert (ours.shift_ms, ours.strengths, ours.wave_remover) == (10.0, "wide", False)
 
 
 @pytest.mark.parametrize(
@@ -119,6 +150,9 @@ def test_unknown_entries_are_refused_at_every_level(tree, named):
         ),
         ({"data": {"segment_frames": 3}}, "segments must have 4 frames or more"),
         ({"data": {"speeds": []}}, "speeds must be positive"),
+        ({"channel": {"shift_ms": -1.0}}, "shift_ms must not be negative"),
+        ({"channel": {"strengths": "mild"}}, "strengths must be wide or paper"),
+        ({"channel": {"neural_codecs": "lyra-6"}}, "neural_codecs must be a list of texts"),
     ],
 )
 def test_wrong_types_and_values_are_refused(tree, words):

@@ -1,9 +1,13 @@
 """One step of training: what it draws, and that it learns."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from keybound.training import checkpoint, losses, step
+from keybound.errors import RecipeError
+from keybound.training import checkpoint, losses, step, twins
+from keybound.training.seanet import WaveRemover
 
 CPU = torch.device("cpu")
 
@@ -59,3 +63,42 @@ def test_a_forged_host_is_never_its_own(tiny, sources, monkeypatch):
     for host, other in seen:
         for one, two in zip(host, other, strict=True):
             assert not torch.equal(one, two)
+
+
+def test_gain_transplants_are_forged_where_the_recipe_says(tiny, sources, monkeypatch):
+    moved = []
+    monkeypatch.setattr(losses, "transplant_gains", lambda *_: moved.append("gains") or _[2])
+    kept = losses.transplant_residual
+    monkeypatch.setattr(
+        losses, "transplant_residual", lambda *_: moved.append("residual") or kept(*_)
+    )
+    for gains in (True, False):
+        recipe = tiny(loss={"gain_transplants": gains})
+        loop = step.prepare(recipe, checkpoint.fresh(recipe, CPU), sources, CPU)
+        step.train_step(loop, 0, 0.0, None)
+        loop.pool.shutdown()
+    assert moved == ["residual", "gains", "residual", "residual"]
+
+
+def test_a_recipe_meets_the_codecs_it_names(tiny, sources, monkeypatch):
+    made = {"lyra-3.2": torch.nn.Tanh(), "lyra-6": torch.nn.Tanh(), "lyra-9.2": torch.nn.Tanh()}
+    monkeypatch.setattr(step.neural, "load_lyra", lambda *_: made)
+    there = replace(sources, lyra=sources.noise)
+    for names, found in (((), 3), (("lyra-6",), 1), (("lyra-6", "lyra-9.2"), 2)):
+        recipe = tiny(channel={"neural_codecs": list(names)})
+        loop = step.prepare(recipe, checkpoint.fresh(recipe, CPU), there, CPU)
+        assert len(loop.tools.neural) == found
+        assert set(names) <= set(loop.tools.neural)
+        loop.pool.shutdown()
+    recipe = tiny(channel={"neural_codecs": ["lyra-12"]})
+    with pytest.raises(RecipeError, match="no lyra-12 here"):
+        step.prepare(recipe, checkpoint.fresh(recipe, CPU), there, CPU)
+
+
+def test_the_channel_is_as_the_recipe_says(tiny, sources):
+    recipe = tiny(channel={"shift_ms": 2.5, "strengths": "paper", "wave_remover": True})
+    state = checkpoint.fresh(recipe, CPU)
+    loop = step.prepare(recipe, state, sources, CPU)
+    assert (loop.tools.shift, loop.tools.strengths) == (40, twins.STRENGTHS["paper"])
+    assert isinstance(state.remover, WaveRemover)
+    loop.pool.shutdown()

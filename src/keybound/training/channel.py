@@ -74,8 +74,9 @@ def suffer(
 
 
 def finish(y: Tensor, tools: Tools) -> Tensor:
-    """Shift by up to a block and scale, as any copy of a recording may be."""
-    shift = (tools.uniform((len(y), 1), -160, 160)).long()
-    place = torch.arange(y.shape[-1], device=y.device) + shift
-    moved = torch.gather(y, 1, place.clamp(0, y.shape[-1] - 1))
-    return moved * 10 ** (tools.uniform((len(y), 1), -12, 6) / 20)
+    """Shift, where the recipe does, and scale, as any copy of a recording may be."""
+    if tools.shift:
+        shift = (tools.uniform((len(y), 1), -tools.shift, tools.shift)).long()
+        place = torch.arange(y.shape[-1], device=y.device) + shift
+        y = torch.gather(y, 1, place.clamp(0, y.shape[-1] - 1))
+    return y * 10 ** (tools.uniform((len(y), 1), -12, 6) / 20)

@@ -42,7 +42,7 @@ def fresh(recipe: Recipe, device: torch.device, init: dict[str, Tensor] | None =
     """Start a run from random weights, or from `init` (names as `weights` gives them)."""
     torch.manual_seed(recipe.seed)
     embedder, detector = (net.to(device) for net in nets.build(recipe.model))
-    remover = nets.Remover().to(device)
+    remover = nets.build_remover(recipe.channel.wave_remover).to(device)
     if init is not None:
         for name, net in (("embedder.", embedder), ("detector.", detector)):
             net.load_state_dict(grown(_part(init, name), net))

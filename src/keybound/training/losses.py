@@ -39,6 +39,13 @@ def over(cost: Tensor, budget: float) -> Tensor:
     return F.relu(cost.mean() - budget) + F.relu(cost - SLACK * budget).mean()
 
 
+def budget(spec: LossSpec, snr_db: Tensor, target_db: float) -> Tensor:
+    """Give the SNR hinge: on the mean of the clips, and on each, further down."""
+    lowest = target_db - spec.clip_slack_db
+    each = F.relu(lowest - snr_db).mean()
+    return spec.budget * F.relu(target_db - snr_db.mean()) + spec.clip_budget * each
+
+
 def objective(
     spec: LossSpec,
     presence: Tensor,
@@ -71,12 +78,14 @@ def objective(
     missed = -(whole * s[:clips].log()).sum() / whole.sum().clamp(min=1)
     alarm = -(1 - s[clips:real]).log().mean()
     forged = presence[real:]
-    forgery = F.binary_cross_entropy_with_logits(forged, torch.zeros_like(forged))
+    by_frame = F.binary_cross_entropy_with_logits(forged, torch.zeros_like(forged))
+    by_clip = -(1 - s[real:]).log().mean()
+    forgery = spec.forgery_frames * by_frame + spec.forgery_clips * by_clip
     return {
         "message": spec.message * message,
         "presence": spec.presence * frame,
         "clip": spec.clip_presence * (missed + alarm),
-        "forgery": spec.forgery * (forgery - (1 - s[real:]).log().mean()),
+        "forgery": spec.forgery * forgery,
     } | more
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from keybound.errors import RecipeError
 from keybound.training.recipe import ModelSpec
-from keybound.training.seanet import PRESENCE_LIMIT, AdditiveEmbedder, SeanetDetector
+from keybound.training.seanet import PRESENCE_LIMIT, AdditiveEmbedder, SeanetDetector, WaveRemover
 from keybound.training.spectra import (
     BINS,
     HOP,
@@ -260,3 +260,8 @@ def build(spec: ModelSpec) -> tuple[nn.Module, nn.Module]:
     if spec.generator == "additive":
         return AdditiveEmbedder(spec), SeanetDetector(spec)
     return SpectralEmbedder(spec), Detector(spec)
+
+
+def build_remover(on_waveform: bool) -> nn.Module:
+    """Make the in-loop remover, untrained, which leaves audio as it is."""
+    return WaveRemover() if on_waveform else Remover()

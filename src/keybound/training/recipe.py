@@ -44,6 +44,8 @@ class ModelSpec:
     emphasis: tuple[tuple[float, float], ...] = ((0.0, 1.0),)  # (Hz, what gains are scaled by)
     latent: int = 128  # additive only
     carrier_scale: float = 1.0  # alpha of the paper, additive only
+    absolute: bool = False  # C(x) hears the host's own level, not relative to it, additive only
+    presence_limit: float = 5.0  # of a presence logit, additive only; 0: none
     lean: bool = False  # the embedder foresees what a detector reads from hosts, spectral only
     anchor: bool = True  # False: C(x) is a learned constant (ablation)
 
@@ -71,6 +73,9 @@ class LossSpec:
     presence: float = 1.5
     clip_presence: float = 1.5
     forgery: float = 1.0
+    forgery_frames: float = 1.0  # share of the term on the presence of each forged frame
+    forgery_clips: float = 1.0  # share of the term on the score of each forged clip
+    gain_transplants: bool = True  # among the forgeries, beside residual transplants
     perceptual: float = 0.5
     masking: float = 1.0
     clarity: float = 0.0  # on what STOI lacks of its goal, within the perceptual term
@@ -81,7 +86,9 @@ class LossSpec:
     quality_goal: float = 4.4
     lean: float = 0.0  # on what the embedder did not foresee of hosts
     host: float = 0.0  # on what hosts add to the logits whatever the code; marks each host twice
-    budget: float = 1.0
+    budget: float = 1.0  # of the SNR hinge on the mean of a batch
+    clip_budget: float = 0.0  # of the SNR hinge on each clip
+    clip_slack_db: float = 0.0  # how far below the target the hinge on each clip begins
     gain_budget: float = 5.0
     snr_db: Ramp = (6.0, 15.0, 0.0, 4000.0)
     gain_db: Ramp = (4.0, 2.0, 0.0, 4000.0)
@@ -97,6 +104,10 @@ class ChannelSpec:
     groups: int = 4  # kinds of attack drawn for each batch
     codec_group: bool = True  # one more group through real MP3, Opus or Vorbis
     neural_group: bool = True  # one more group through Lyra (or EnCodec where installed)
+    neural_codecs: tuple[str, ...] = ()  # of those at hand, as lyra-6; none: all
+    strengths: str = "wide"  # of the attacks, or "paper": near those that the paper tests
+    shift_ms: float = 10.0  # how far any clip is moved, at most
+    wave_remover: bool = False  # the in-loop remover works on the waveform, not on band gains
     remover_from: float = 7000.0  # step at which the in-loop remover's output joins the channel
     remover_updates: int = 1  # a step of the remover every so many steps; 0: no remover
     odds: dict[str, float] = field(default_factory=dict)
@@ -233,6 +244,8 @@ def from_tree(tree: dict[str, Any]) -> Recipe:
             len(recipe.model.emphasis) > 0
             and all(low < high for (low, _), (high, _) in pairwise(recipe.model.emphasis))
         ),
+        "strengths must be wide or paper": recipe.channel.strengths in ("wide", "paper"),
+        "shift_ms must not be negative": recipe.channel.shift_ms >= 0,
         "speeds must be positive": min(recipe.data.speeds, default=0) > 0,
     }
     for words, met in demands.items():

@@ -7,9 +7,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from keybound.training.recipe import ModelSpec
-from keybound.training.spectra import HOP, MELS, LogMel, Spectrum, project_code, to_blocks
+from keybound.training.spectra import (
+    HOP,
+    MELS,
+    LogMel,
+    Spectrum,
+    project_code,
+    relative,
+    to_blocks,
+)
 
 PRESENCE_LIMIT = 5.0  # a bounded presence logit keeps the softmax pool from resting on one frame
+SPEECH_LEVEL = 2e6  # of the mean band as `LogMel` has it, in speech at -23 dBFS
 
 STRIDES = (8, 5, 4, 2)  # 320 samples a latent frame
 FIRST_CARRIER = 0.04  # of what the layers would give: near the SNR that the curriculum begins with
@@ -80,6 +89,7 @@ class AdditiveEmbedder(nn.Module):
         super().__init__()
         self.scale = spec.carrier_scale
         self.anchor = spec.anchor
+        self.absolute = spec.absolute
         self.spectrum = Spectrum()
         self.features = LogMel(past=24, future=0)
         self.project = nn.Sequential(
@@ -94,7 +104,10 @@ class AdditiveEmbedder(nn.Module):
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):
             real, imag = self.spectrum(to_blocks(x, HOP // 2, HOP // 2))
-            features = self.features(real, imag)
+            mel, level = self.features.levels(real, imag)
+            features = relative(
+                mel, torch.full_like(level, SPEECH_LEVEL) if self.absolute else level
+            )
         h = self.project(features)
         if not self.anchor:
             h = torch.zeros_like(h)
@@ -108,11 +121,45 @@ class SeanetDetector(nn.Module):
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
+        self.limit = spec.presence_limit
         self.encoder = seanet_encoder(32, spec.latent)
         self.logits = nn.Conv1d(spec.latent, spec.bits, 1)
         self.presence = nn.Conv1d(spec.latent, 1, 1)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         h = F.elu(self.encoder(x[:, None]))
-        raw = self.presence(h)[:, 0].float()
-        return PRESENCE_LIMIT * torch.tanh(raw / PRESENCE_LIMIT), self.logits(h).float()
+        presence = self.presence(h)[:, 0].float()
+        if self.limit:
+            presence = self.limit * torch.tanh(presence / self.limit)
+        return presence, self.logits(h).float()
+
+
+class WaveRemover(nn.Module):
+    """The in-loop adversary on the waveform: a SEANet U-net that predicts what was added."""
+
+    def __init__(self, channels: int = 16) -> None:
+        super().__init__()
+        widths = [channels * 2**i for i in range(len(STRIDES) + 1)]
+        self.first = nn.Conv1d(1, channels, 7, padding=3)
+        self.units = nn.ModuleList(Residual(width, 1) for width in widths)
+        self.down, self.up = nn.ModuleList(), nn.ModuleList()
+        for narrow, wide, stride in zip(widths, widths[1:], reversed(STRIDES), strict=False):
+            size, pad, odd = 2 * stride, (stride + 1) // 2, stride % 2
+            self.down.append(nn.Conv1d(narrow, wide, size, stride, pad))
+            self.up.append(nn.ConvTranspose1d(wide, narrow, size, stride, pad, odd))
+        self.last = nn.Conv1d(channels, 1, 7, padding=3)
+        nn.init.zeros_(self.last.weight)
+        nn.init.zeros_(cast(Tensor, self.last.bias))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Give the audio (batch, samples) without what the remover takes for the mark."""
+        level = torch.sqrt(x.detach().square().mean(-1, keepdim=True) + 1e-8)
+        h, skips = self.first((x / level)[:, None]), []
+        for unit, shrink in zip(self.units, self.down, strict=False):
+            h = unit(h)
+            skips.append(h)
+            h = shrink(F.elu(h))
+        h = self.units[-1](h)
+        for grow in reversed(self.up):
+            h = grow(F.elu(h)) + skips.pop()
+        return x - level * self.last(F.elu(h))[:, 0]

@@ -98,7 +98,7 @@ def project_code(linear: nn.Linear, code: Tensor, frames: int) -> Tensor:
 
 
 class LogMel(nn.Module):
-    """Phase-free log-mel features relative to the local level. Nothing in it is learned."""
+    """Phase-free log-mel features relative to a level. Nothing in it is learned."""
 
     bank: Tensor
     level_kernel: Tensor
@@ -111,9 +111,22 @@ class LogMel(nn.Module):
         self.register_buffer("level_kernel", torch.full((1, 1, span), 1 / span), persistent=False)
 
     def forward(self, real: Tensor, imag: Tensor) -> Tensor:
-        mel = self.bank @ (real * real + imag * imag) + POWER_FLOOR  # (batch, MELS, frames)
+        """Give features relative to the local level, in nepers of amplitude."""
+        return relative(*self.levels(real, imag))
+
+    def levels(self, real: Tensor, imag: Tensor) -> tuple[Tensor, Tensor]:
+        """Give the power of each band (batch, MELS, frames) and the local level (batch, 1, frames).
+
+        The level is the mean over bands and over the frames that the features look at.
+        """
+        mel = self.bank @ (real * real + imag * imag) + POWER_FLOOR
         power = mel.mean(1, keepdim=True)
         level = F.conv1d(
             F.pad(power, (self.past, self.future), mode="replicate"), self.level_kernel
         )
-        return 0.5 * (mel.log() - level.log())  # nepers of amplitude
+        return mel, level
+
+
+def relative(mel: Tensor, level: Tensor) -> Tensor:
+    """Give powers relative to a level in nepers of amplitude."""
+    return 0.5 * (mel.log() - level.log())

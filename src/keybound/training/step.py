@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from keybound.errors import RecipeError
 from keybound.training import channel, codecs, losses, neural, twins
 from keybound.training.checkpoint import State
 from keybound.training.data import Hosts, Stream, read_folder, sealed, splice
 from keybound.training.graphs import Half, graphed
 from keybound.training.hearing import BEST, Hearing
 from keybound.training.recipe import Recipe, at, group_count, plan, rate
-from keybound.training.spectra import HOP
+from keybound.training.spectra import HOP, RATE
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,17 @@ class Sources:
     speech: Path
     noise: Path
     lyra: Path | None = None
+
+
+class Removal(nn.Module):
+    """How far a remover is from giving the hosts of marked clips back."""
+
+    def __init__(self, remover: nn.Module) -> None:
+        super().__init__()
+        self.remover = remover
+
+    def forward(self, marked: Tensor, host: Tensor) -> Tensor:
+        return losses.removal(self.remover(marked), host)
 
 
 @dataclass
@@ -45,6 +56,7 @@ class Loop:
     hearing: Callable[[Tensor, Tensor], tuple[Tensor, ...]]
     embed: Callable[[Tensor, Tensor], Any]  # a carrier, and how the host leans if that is learned
     detect: Callable[[Tensor], tuple[Tensor, Tensor]]
+    remove: Callable[[Tensor, Tensor], Tensor]  # what the remover misses: of marked clips and hosts
     pool: Executor
     accuracy: dict[str, list[Tensor]]
 
@@ -56,6 +68,10 @@ def prepare(recipe: Recipe, state: State, sources: Sources, device: torch.device
     learned = dict(neural.load_encodec(device))
     if sources.lyra is not None:
         learned |= neural.load_lyra(sources.lyra, device)
+    if wanted := recipe.channel.neural_codecs:
+        if missing := sorted(set(wanted) - set(learned)):
+            raise RecipeError(f"no {missing[0]} here", hint="the recipe trains through it")
+        learned = {name: learned[name] for name in wanted}
     n, length = recipe.batch, recipe.data.segment_frames * HOP
     groups = group_count(recipe)
 
@@ -69,11 +85,18 @@ def prepare(recipe: Recipe, state: State, sources: Sources, device: torch.device
     detect = graphed(Half(state.detector), blank(n * (2 * groups + 3)))
     half = (n * groups + 1) // 2
     hear = graphed(Hearing().to(device), blank(half, False), blank(half))
+    remove = graphed(Removal(state.remover), blank(n, False), blank(n, False))
     tools = twins.Tools(
-        torch.Generator(device), torch.Generator(), noise, pairs, remover=state.remover
+        torch.Generator(device),
+        torch.Generator(),
+        noise,
+        pairs,
+        remover=state.remover,
+        strengths=twins.STRENGTHS[recipe.channel.strengths],
+        shift=round(recipe.channel.shift_ms * RATE / 1000),
     )
     pool = codecs.workers(device)
-    return Loop(recipe, state, hosts, tools, hear, embed, detect, pool, defaultdict(list))
+    return Loop(recipe, state, hosts, tools, hear, embed, detect, remove, pool, defaultdict(list))
 
 
 def seeded(loop: Loop, step: int, purpose: int) -> None:
@@ -132,9 +155,11 @@ def train_step(
     chance = at(recipe.channel.probability, position)
     heard = channel.suffer(groups, audio, x, chance, tools, residual)
     other = x.roll(1, 0)
+    gains = recipe.loss.gain_transplants
+    moved = losses.transplant_gains if gains else losses.transplant_residual
     forged = [
         losses.transplant_residual(x[:n], marked[:n], other[:n]),
-        losses.transplant_gains(x[-n:], marked[-n:], other[-n:]),
+        moved(x[-n:], marked[-n:], other[-n:]),
     ]
     odd = round(n * recipe.data.strangers)
     clean = x[-n:][odd:]
@@ -155,7 +180,7 @@ def train_step(
     heard_mark = heard_mark + spec.similarity * losses.over(1 - alike, 1 - spec.similarity_goal)
     heard_mark = heard_mark + spec.quality * losses.over(BEST - fine, BEST - spec.quality_goal)
     terms["hearing"] = spec.perceptual * at(spec.perceptual_ramp, position) * heard_mark
-    terms["budget"] = spec.budget * F.relu(at(spec.snr_db, position) - snr.mean())
+    terms["budget"] = losses.budget(spec, snr, at(spec.snr_db, position))
     if recipe.model.generator == "spectral":
         terms["gain"] = spec.gain_budget * losses.over(gain, at(spec.gain_db, position))
     norm = update(loop, sum(terms.values(), torch.zeros((), device=x.device)), position)
@@ -169,7 +194,12 @@ def train_step(
         hits = ((pooled > 0) == (code > 0.5)) & whole
         for name, hit, of in zip(groups, hits.split(n), whole.split(n), strict=True):
             loop.accuracy[name].append(torch.stack([hit.sum(), of.sum() * code.shape[1]]))
-    extra = {"snr_db": snr.mean(), "gain_db": gain.mean(), "norm": norm}
+    extra = {
+        "snr_db": snr.mean(),
+        "snr_spread_db": snr.std(correction=0),
+        "gain_db": gain.mean(),
+        "norm": norm,
+    }
     extra |= {"clarity": clear.mean(), "similarity": alike.mean(), "quality": fine.mean()}
     return {k: v.detach() for k, v in (terms | extra).items()}
 
@@ -188,9 +218,9 @@ def update(loop: Loop, loss: Tensor, position: float) -> Tensor:
 
 def update_remover(loop: Loop, marked: Tensor, host: Tensor) -> Tensor:
     """Teach the in-loop remover to give the host back."""
-    remover = loop.state.remover
-    loss = losses.removal(remover(marked), host)
-    descend(loop.state.remover_optimiser, list(remover.parameters()), loss, math.inf)
+    loss = loop.remove(marked, host)
+    parameters = list(loop.state.remover.parameters())
+    descend(loop.state.remover_optimiser, parameters, loss, math.inf)
     return loss
 
 

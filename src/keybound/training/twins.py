@@ -11,6 +11,41 @@ from torch import Tensor
 from keybound.training.data import Stream
 from keybound.training.spectra import RATE
 
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Strengths:
+    """How strong the attacks that the paper tests are in training, from and to."""
+
+    noise_db: Range = (3, 30)
+    pink: bool = True  # noise may be coloured
+    biquads: bool = False  # filters are the tested ones, phase and all: one edge, 12 dB an octave
+    lowpass_hz: Range = (2500, 7000)
+    highpass_hz: Range = (80, 900)
+    resample_hz: Range = (3000, 7800)
+    bits: Range = (6.5, 12)
+    smoothing: int = 15  # samples at most
+    echo_ms: tuple[int, int] = (30, 300)
+    echo_decay: Range = (0.2, 0.6)
+
+
+STRENGTHS = {
+    "wide": Strengths(),
+    "paper": Strengths(
+        noise_db=(6, 25),
+        pink=False,
+        biquads=True,
+        lowpass_hz=(3500, 7000),
+        highpass_hz=(200, 700),
+        resample_hz=(5600, 7800),
+        bits=(7.5, 12),
+        smoothing=9,
+        echo_ms=(50, 200),
+        echo_decay=(0.2, 0.5),
+    ),
+}
+
 
 @dataclass
 class Tools:
@@ -22,6 +57,8 @@ class Tools:
     neural: dict[str, Callable[[Tensor], Tensor]] = field(default_factory=dict)
     remover: Callable[[Tensor], Tensor] | None = None
     unused: list[str] = field(default_factory=list)  # neural codecs not yet met in this step
+    strengths: Strengths = STRENGTHS["wide"]
+    shift: int = 160  # samples that any clip is moved by, at most
 
     def begin(self, seed: int) -> None:
         """Start a step: everything drawn from here on follows from the seed."""
@@ -50,7 +87,7 @@ def rms(y: Tensor) -> Tensor:
 
 
 def filtered(y: Tensor, response: Callable[[Tensor], Tensor]) -> Tensor:
-    """Filter by a magnitude response of frequency in Hz: (clips, bins)."""
+    """Filter by a response, real or complex, of frequency in Hz: (clips, bins)."""
     length = y.shape[-1]
     hz = torch.linspace(0, RATE / 2, length // 2 + 1, device=y.device)[None]
     return torch.fft.irfft(torch.fft.rfft(y) * response(hz), n=length)
@@ -61,11 +98,12 @@ def identity(y: Tensor, tools: Tools) -> Tensor:  # noqa: ARG001
 
 
 def noise(y: Tensor, tools: Tools) -> Tensor:
-    """Add white to pinkish noise at 3 to 30 dB."""
-    n = tools.normal(y.shape)
-    slope = tools.uniform((len(y), 1), -0.2, 1.0).clamp(min=0) * 0.5
-    coloured = filtered(n, lambda hz: (hz + 50) ** -slope)
-    snr = tools.uniform((len(y), 1), 3, 30)
+    """Add white noise, or white to pinkish, at 3 to 30 dB or what the strengths say."""
+    coloured = tools.normal(y.shape)
+    if tools.strengths.pink:
+        slope = tools.uniform((len(y), 1), -0.2, 1.0).clamp(min=0) * 0.5
+        coloured = filtered(coloured, lambda hz: (hz + 50) ** -slope)
+    snr = tools.uniform((len(y), 1), *tools.strengths.noise_db)
     return y + coloured * (rms(y) / rms(coloured) * 10 ** (-snr / 20)).detach()
 
 
@@ -83,11 +121,14 @@ def background(y: Tensor, tools: Tools) -> Tensor:
 
 
 def band_filter(y: Tensor, tools: Tools) -> Tensor:
-    """Cut highs, lows or both with slopes of 6 to 48 dB an octave."""
+    """Cut highs, lows or both with slopes of 6 to 48 dB an octave, or either with a biquad."""
     clips = (len(y), 1)
     use_low, use_high = tools.uniform(clips) < 0.7, tools.uniform(clips) < 0.5
-    low = 10 ** tools.uniform(clips, math.log10(2500), math.log10(7000))
-    high = 10 ** tools.uniform(clips, math.log10(80), math.log10(900))
+    low = 10 ** tools.uniform(clips, *(math.log10(hz) for hz in tools.strengths.lowpass_hz))
+    high = 10 ** tools.uniform(clips, *(math.log10(hz) for hz in tools.strengths.highpass_hz))
+    if tools.strengths.biquads:
+        edge = torch.where(use_high, high, low)
+        return filtered(y, lambda hz: biquad(hz, edge, use_high))
     order = 2 * 2 ** tools.uniform(clips, 0, 3)
 
     def response(hz: Tensor) -> Tensor:
@@ -98,9 +139,20 @@ def band_filter(y: Tensor, tools: Tools) -> Tensor:
     return filtered(y, response)
 
 
+def biquad(hz: Tensor, edge_hz: Tensor, high: Tensor) -> Tensor:
+    """Give the response of the cookbook's second-order low-pass, or high-pass, at Q 0.7071."""
+    turn = 2 * math.pi / RATE
+    back = torch.polar(torch.ones_like(hz), -turn * hz)  # one sample later
+    cosine = torch.cos(turn * edge_hz)
+    alpha = torch.sin(turn * edge_hz) * math.sqrt(0.5)
+    sign = torch.where(high, -1.0, 1.0)
+    zeros = (1 - sign * cosine) / 2 * (1 + sign * back) ** 2
+    return zeros / (1 + alpha - 2 * cosine * back + (1 - alpha) * back**2)
+
+
 def resample(y: Tensor, tools: Tools) -> Tensor:
     """Lose everything above 3 to 7.8 kHz, as a lower rate and back does."""
-    edge = tools.uniform((len(y), 1), 3000, 7800)
+    edge = tools.uniform((len(y), 1), *tools.strengths.resample_hz)
     return filtered(y, lambda hz: torch.sigmoid((edge - hz) / 30))
 
 
@@ -127,21 +179,22 @@ def speed(y: Tensor, tools: Tools) -> Tensor:
 
 def quantise(y: Tensor, tools: Tools) -> Tensor:
     """Round to 6 to 12 bits, or to fewer steps that still leave something of a quiet clip."""
-    step = 2 ** (1 - tools.uniform((len(y), 1), 6.5, 12))
+    step = 2 ** (1 - tools.uniform((len(y), 1), *tools.strengths.bits))
     step = torch.minimum(step, 2 * rms(y)).detach()
     return y + (torch.round(y / step) * step - y).detach()
 
 
 def smoothing(y: Tensor, tools: Tools) -> Tensor:
     """Average over 3 to 15 neighbouring samples."""
-    size = 2 * tools.whole(1, 7) + 1
+    size = 2 * tools.whole(1, tools.strengths.smoothing // 2) + 1
     return F.avg_pool1d(y[:, None], size, 1, size // 2)[:, 0]
 
 
 def echo(y: Tensor, tools: Tools) -> Tensor:
     """Add one echo after 30 to 300 ms."""
-    delay = tools.whole(480, 4800)
-    decay = tools.uniform((len(y), 1), 0.2, 0.6)
+    first, last = tools.strengths.echo_ms
+    delay = tools.whole(first * RATE // 1000, last * RATE // 1000)
+    decay = tools.uniform((len(y), 1), *tools.strengths.echo_decay)
     return y + decay * F.pad(y, (delay, 0))[:, :-delay]
 
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from keybound.benchmark.measure import calibration, lengths, tail
 from keybound.benchmark.measure.methods import keybound
 from keybound.benchmark.measure.plan import Plan
 from keybound.benchmark.measure.run import collect
-from keybound.engine import CAUTIOUS, SHIPPED, read_card
+from keybound.engine import CAUTIOUS, CAUTIOUS_EXCESS, SHIPPED, read_card
+from keybound.errors import ModelError
 from keybound.evidence import stretches
 from keybound.watermark import Watermarker
 
@@ -44,6 +46,22 @@ def test_the_fit_finds_an_exponential_tail_and_the_worst_attack() -> None:
     assert beyond <= 0.01
 
 
+def test_the_excess_holds_several_views_to_the_rate_of_one() -> None:
+    rng = np.random.default_rng(0)
+    mild, harsh = rng.exponential(0.03, 1000), rng.exponential(0.12, 1000)
+    negatives = [
+        tail.Negative("mild", (), 1000.0, tuple(mild)),
+        tail.Negative("harsh", (), 500.0, tuple(harsh[:500])),
+        tail.Negative("harsh", (), 500.0, tuple(harsh[500:])),
+    ]
+    excess = tail.fit_excess(negatives)
+    assert 0.12 <= excess <= 0.2  # and caution
+    views = rng.exponential(0.12, (100_000, 3))
+    threshold = np.quantile(views, 0.98)
+    assert np.mean(views.max(axis=1) >= threshold + excess * np.log(3)) <= 0.02
+    assert tail.fit_excess([tail.Negative("clean", (), 9.0, (0.1,) * 9)]) == tail.LEAST_EXCESS
+
+
 def test_the_fit_of_hardly_anything_is_still_one() -> None:
     assert tail.fit([tail.Negative("clean", (), 60.0)]).threshold(3600) > 0.2
     one = tail.fit([tail.Negative("clean", (0.04,), 60.0)])
@@ -55,8 +73,10 @@ def test_the_card_gets_what_was_measured(tmp_path: Path) -> None:
         shutil.copy(SHIPPED / name, tmp_path)
     facts = json.loads((tmp_path / "card.json").read_text())
     facts.pop("evidence", None)
+    facts["thresholds"].pop("excess")
     (tmp_path / "card.json").write_text(json.dumps(facts))
     assert read_card(tmp_path).tail == CAUTIOUS
+    assert read_card(tmp_path).excess == CAUTIOUS_EXCESS
     fitted = calibration.calibrate_evidence(tmp_path, DATA, attacks=("clean", "noise-10"))
     assert read_card(tmp_path).tail == fitted
     negatives = tail.measure(Watermarker(tmp_path), DATA, ("clean", "noise-10"))
@@ -67,6 +87,9 @@ def test_the_card_gets_what_was_measured(tmp_path: Path) -> None:
     assert (row["alarms"], row["files"]) == ([0, 0], [int(clean.seconds), 1])
     assert tail.table([row]).splitlines()[1].split() == ["clean", "5", "s", "0", "of", "1"]
     assert tail.fit(negatives) == fitted
+    assert read_card(tmp_path).excess == tail.fit_excess(negatives)
+    (row,) = collect(replace(plan, stereo=True, files_s=(3,)), workers=1)
+    assert (row["files"], row["alarms"], row["alone"]) == ([2], [0], [[0, 0, 0]])
 
 
 def test_two_channels_are_counted_with_each_view_alone() -> None:
@@ -83,6 +106,15 @@ def test_the_shipped_card_was_calibrated() -> None:
     shipped = read_card(SHIPPED).tail
     assert shipped != CAUTIOUS
     assert 0 < shipped.threshold(1) < shipped.threshold(10_800) < 5
+
+
+@pytest.mark.parametrize("excess", [-0.1, float("nan"), "much"])
+def test_an_excess_that_is_none_is_refused(tmp_path: Path, excess: object) -> None:
+    facts = json.loads((SHIPPED / "card.json").read_text())
+    facts["thresholds"]["excess"] = excess
+    (tmp_path / "card.json").write_text(json.dumps(facts))
+    with pytest.raises(ModelError, match="is not a model card"):
+        read_card(tmp_path)
 
 
 def test_pieces_of_a_speaker_get_longer_and_better(tmp_path: Path) -> None:

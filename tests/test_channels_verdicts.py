@@ -1,0 +1,176 @@
+"""Verdicts on recordings whose channels hide a mark: its seal, its code, its record, its party."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile as sf
+from numpy.typing import NDArray
+
+from keybound import codes, fingerprint, likeness
+from keybound.keys import Key
+from keybound.search import Places
+from keybound.watermark import Watermarker
+from made_channels import arranged, late
+
+Samples = NDArray[Any]
+Run = Callable[..., Any]
+
+KEY, OTHER = Key(bytes(range(32))), Key(bytes(32))
+PAYLOAD, POSITION = 0x5EED, 7
+RATE = 16_000
+HOWS: dict[str, Any] = {"key": KEY, "payload": PAYLOAD, "position": POSITION}
+
+
+@pytest.fixture(scope="module")
+def host(clips: dict[str, Samples]) -> Samples:
+    return np.tile(clips["flite-rms"], 2).astype(np.float32)  # 7.5 s
+
+
+@pytest.fixture(scope="module")
+def voice(clips: dict[str, Samples], host: Samples) -> Samples:
+    return np.tile(clips["espeak-ng-gb"], 2)[: len(host)].astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def fixed(marker: Watermarker, host: Samples) -> Samples:
+    return marker.mark(host, RATE, **HOWS).samples
+
+
+@pytest.fixture(scope="module", params=["fixed", "rolling"])
+def sealed(request: pytest.FixtureRequest, marker: Watermarker, host: Samples) -> Samples:
+    return marker.mark(host, RATE, **HOWS, rolling=request.param == "rolling").samples
+
+
+ARRANGEMENTS = [
+    "flipped", "late", "almost flipped", "silent", "beside a louder voice", "beside loud noise",
+    "one of six", "six",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ARRANGEMENTS)
+def test_the_mark_its_seal_and_its_record_are_found(
+    marker: Watermarker, sealed: Samples, voice: Samples, name: str
+) -> None:
+    heard = arranged(name, sealed, voice)
+    found = marker.detect(heard, RATE, levels=True)
+    assert found.present
+    places = Places((POSITION,))
+    verdict = marker.judge(found, key=KEY, payload=PAYLOAD, places=places)
+    assert (verdict.grade, verdict.verified, verdict.distance) == ("sealed", True, 0)
+    known = fingerprint.take(fingerprint.hear(sealed))
+    assert likeness.match(known, found.heard).decision == "same"
+    wrong = marker.judge(found, key=OTHER, payload=PAYLOAD, places=places)
+    assert min(wrong.seal.p, wrong.roll.p) > 1e-4
+
+
+@pytest.mark.parametrize("name", ["flipped", "beside a louder voice", "one of six"])
+def test_a_rolling_code_is_read_in_the_view_that_holds_it(
+    marker: Watermarker, host: Samples, voice: Samples, name: str
+) -> None:
+    rolled = marker.mark(host, RATE, **HOWS, rolling=True).samples
+    found = marker.detect(arranged(name, rolled, voice), RATE, levels=True)
+    verdict = marker.judge(found, key=KEY, payload=PAYLOAD, places=Places((POSITION,)))
+    assert verdict.roll.holds
+    assert verdict.distance == 0
+    alone = marker.detect(rolled, RATE, levels=True)
+    mono = marker.judge(alone, key=KEY, payload=PAYLOAD, places=Places((POSITION,)))
+    assert verdict.roll.places == len(found.views) * mono.roll.places
+
+
+@pytest.mark.parametrize("rolling", [False, True])
+@pytest.mark.parametrize("name", ["flipped", "almost flipped", "late", "beside a louder voice"])
+def test_a_file_whose_channels_hide_the_mark_is_sealed_and_of_its_record(
+    run: Run, home: Path, host: Samples, voice: Samples, name: str, rolling: bool
+) -> None:
+    KEY.write(home / "alice.key")
+    run("party", "add", "alice", "--key", "alice.key", "--payload", "0x5eed")
+    sf.write(home / "host.wav", host, RATE)
+    run("embed", "host.wav", "marked.wav", "--party", "alice", *["--rolling"] * rolling)
+    marked, _ = sf.read(home / "marked.wav", dtype="float32")
+    hidden = arranged(name, marked, voice)
+    sf.write(home / "hidden.wav", hidden / np.abs(hidden).max(), RATE)
+    found = run("detect", "hidden.wav", "--json")
+    tried = 2 if name == "flipped" else 3
+    assert (found.code, found.json["present"], found.json["channels_tried"]) == (0, True, tried)
+    assert found.json["channel"] in (None, 0, 1)
+    verdict = run("verify", "hidden.wav", "--party", "alice", "--require", "sealed", "--json")
+    assert (verdict.code, verdict.json["grade"], verdict.json["distance"]) == (0, "sealed", 0)
+    assert (verdict.json["origin"]["match"], verdict.json["origin"]["record"]) == ("same", 1)
+    run("batch", "verify", "hid*.wav", "--any", "--results", "r.jsonl")
+    row = json.loads((home / "r.jsonl").read_text())
+    assert (row["grade"], row["origin"], row["party"]) == ("sealed", "same", "alice")
+
+
+def test_a_stereo_host_is_marked_recorded_and_known_mixed_down(
+    run: Run, home: Path, host: Samples, voice: Samples
+) -> None:
+    KEY.write(home / "alice.key")
+    run("party", "add", "alice", "--key", "alice.key", "--payload", "0x5eed")
+    sf.write(home / "host.wav", np.stack([host, voice], axis=1), RATE)
+    made = run("embed", "host.wav", "marked.wav", "--party", "alice", "--json")
+    assert (made.code, made.json["grade"]) == (0, "sealed")
+    marked, _ = sf.read(home / "marked.wav")
+    for name, sound in (("left", marked[:, 0]), ("mixed", marked.mean(axis=1))):
+        sf.write(home / f"{name}.wav", sound, RATE)
+        verdict = run("verify", f"{name}.wav", "--party", "alice", "--json")
+        assert verdict.json["origin"]["match"] in (
+            ("same",) if name == "mixed" else ("same", "unclear")
+        )
+        assert verdict.json["grade"] == "sealed"
+
+
+def test_each_channel_may_carry_another_party(
+    marker: Watermarker, host: Samples, voice: Samples
+) -> None:
+    one = marker.mark(host, RATE, key=KEY, payload=PAYLOAD, position=1).samples
+    two = marker.mark(voice, RATE, key=OTHER, payload=0xBEE, position=2).samples
+    found = marker.detect(np.stack([one, two], axis=1), RATE, levels=True)
+    assert {mark.channel for mark in found.marks} >= {0, 1}
+    for key, payload in ((KEY, PAYLOAD), (OTHER, 0xBEE)):
+        verdict = marker.judge(found, key=key, payload=payload, places=Places())
+        assert (verdict.grade, verdict.distance) == ("sealed", 0)
+        assert verdict.marks == len(found.marks)
+        assert verdict.bound == pytest.approx(len(found.marks) * codes.bound(16, 2))
+
+
+def test_one_mark_in_two_channels_is_one_mark(marker: Watermarker, host: Samples) -> None:
+    marked = marker.mark(np.stack([host, late(host, 0.01)], axis=1), RATE, **HOWS).samples
+    found = marker.detect(marked, RATE)
+    assert len(found.others) == 2
+    assert len(found.marks) == 1
+    assert marker.judge(found, key=KEY, payload=PAYLOAD).bound == codes.bound(16, 2)
+
+
+def test_p_counts_the_channels(marker: Watermarker, fixed: Samples, voice: Samples) -> None:
+    places = Places((POSITION,))
+    mono = marker.verify(fixed, RATE, key=KEY, payload=PAYLOAD, places=places)
+    heard = arranged("beside a louder voice", fixed, voice)
+    both = marker.verify(heard, RATE, key=KEY, payload=PAYLOAD, places=places)
+    assert both.seal.places == 3 * mono.seal.places
+    assert both.seal.channel == 0
+    assert "in channel 0 alone" in both.words
+    assert mono.seal.channel is None
+
+
+def test_a_recording_of_two_voices_is_the_same_mixed_down(
+    host: Samples, voice: Samples, marker: Watermarker
+) -> None:
+    both = np.stack([host, voice], axis=1)
+    known = fingerprint.take(fingerprint.hear(both))
+    assert likeness.match(known, fingerprint.hear(both.mean(axis=1))).decision == "same"
+    assert likeness.match(known, fingerprint.hear(host[::-1])).decision != "same"
+    heard = marker.detect(np.stack([voice, host[::-1]], axis=1), RATE, levels=True).heard
+    assert likeness.match(known, heard).p >= likeness.match(known, heard[None]).p / 3
+
+
+def test_a_sketch_holds_the_channels(host: Samples, voice: Samples, marker: Watermarker) -> None:
+    found = marker.detect(np.stack([host, 4 * voice], axis=1), RATE, levels=True)
+    sent = likeness.Sketch.parse(likeness.Sketch.of(found.heard).to_bytes())
+    assert [one.channel for one in (sent, *sent.others)] == [None, 0, 1]
+    known = fingerprint.take(fingerprint.hear(host))
+    direct, there = likeness.match(known, found.heard), likeness.match(known, sent)
+    assert (direct.decision, direct.channel) == (there.decision, there.channel) == ("same", 0)
