@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from keybound import demo
+from keybound import bench_verbs, demo
 from keybound.benchmark import peers
-from keybound.benchmark.measure import run
+from keybound.benchmark.measure import run, seals
 from keybound.benchmark.measure.methods import keybound as own_method
 from keybound.benchmark.measure.plan import Plan
 from keybound.benchmark.measure.rows import read_rows
@@ -137,6 +137,10 @@ def test_negatives_of_made_sounds():
     rows = list(run.collect(Plan(own_method, (), ("null",), made_minutes=0.1), workers=1))
     assert {"silence", "tones", "music"} <= {row["source"] for row in rows}
     assert all(0 <= score <= 1 for row in rows for score in row["scores"])
+
+
+def test_the_parts_of_seals_are_its_suites():
+    assert tuple(suite.removeprefix("seal-") for suite in seals.SUITES) == bench_verbs.PARTS
 
 
 def test_bench_seals_measures_the_parts_asked_for(tmp_path, keybound):

@@ -92,6 +92,16 @@ def test_the_card_gets_what_was_measured(tmp_path: Path) -> None:
     assert (row["files"], row["alarms"], row["alone"]) == ([2], [0], [[0, 0, 0]])
 
 
+def test_two_channels_are_counted_with_each_view_alone() -> None:
+    plan = Plan(keybound, (DATA,), ("false-alarms",), ("gain",), files_s=(2.0,), stereo=True)
+    (row,) = collect(plan, workers=1)
+    (files,), (alone,) = row["files"], row["alone"]
+    assert files >= 3
+    assert row["alarms"] == [0]
+    assert alone == [0, 0, 0]  # the mix and both channels
+    assert tail.table([row]).endswith(f"0 of {files}  mix and channels alone [0, 0, 0]")
+
+
 def test_the_shipped_card_was_calibrated() -> None:
     shipped = read_card(SHIPPED).tail
     assert shipped != CAUTIOUS

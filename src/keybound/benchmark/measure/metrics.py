@@ -4,7 +4,7 @@ A measure that cannot score a clip gives None, so that means can leave it out an
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -130,6 +130,3 @@ def threshold_at(scores: Sequence[float], rate: float) -> float:
     """Return the lowest threshold that at most this share of unmarked scores reaches."""
     ordered = np.sort(np.asarray(scores, np.float64))[::-1]
     return float(np.nextafter(ordered[int(rate * len(ordered))], np.inf))
-
-
-Measure = Callable[[Clip, Clip, int], float | None]

@@ -14,7 +14,6 @@ from keybound.benchmark.measure.run import ATTACKS
 from keybound.errors import KeyBoundError
 
 SPECIAL = ("security", "negatives")  # measured otherwise than attack by attack
-SEAL_PARTS = tuple(suite.removeprefix("seal-") for suite in seals.SUITES)
 
 
 def of_suites(
