@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from made_audio import refusal, tone
 
 from keybound.audio import recordings
+from keybound.demo import SPEECH
 
 # Synthetic. flite 2.2, voice rms (free licence of CMU): "The library opens at nine and closes in
 # the evening." espeak-ng 1.51, en-gb (the engine is GPL-3, what it speaks is not): "Please keep
 # the small blue box on the second shelf near the door."
 DATA = Path(__file__).parents[1] / "data"
-DEMO = Path(recordings.__file__).parent / "demo" / "speech.flac"
 
 
 # Arrays
@@ -97,7 +97,7 @@ def test_resample_keeps_time_and_level():
 # The clips that come with the package and its tests
 
 
-@pytest.mark.parametrize("path", [DEMO, *sorted(DATA.glob("*.flac"))], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [SPEECH, *sorted(DATA.glob("*.flac"))], ids=lambda path: path.stem)
 def test_the_clips_are_speech_at_a_sane_level(path):
     clip = recordings.read(path)
     assert clip.samples.shape[1] == 1

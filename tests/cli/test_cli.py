@@ -89,7 +89,7 @@ def test_nothing_a_user_runs_imports_torch(home: Path, host: Path, key: Path) ->
 
 
 def test_help_alone_loads_no_networks(home: Path) -> None:
-    program = "import sys; from keybound import cli; print('onnxruntime' in sys.modules)"
+    program = "import sys; from keybound.cli import main; print('onnxruntime' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=home
     )

@@ -136,8 +136,8 @@ def test_a_kill_during_m4a_leaves_no_wav_for_ever(
     monkeypatch.setattr("tempfile.tempdir", None)
     subprocess.run(["ffmpeg", "-v", "error", "-i", host, "host.m4a"], cwd=home, check=True)
     whose = ("--key", key, "--payload", "1", "--no-check")
-    reading = DIE + "from keybound import audio; audio.Reader.blocks = die"
-    writing = DIE + "from keybound import ffmpeg; ffmpeg.encode = die"
+    reading = DIE + "from keybound.audio import recordings; recordings.Reader.blocks = die"
+    writing = DIE + "from keybound.audio import ffmpeg; ffmpeg.encode = die"
     for first in (reading, writing):
         program = started("embed", "host.m4a", "out.m4a", *whose, first=first)
         program.communicate()

@@ -28,10 +28,10 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="kills and locks are 
 # Where a program is killed while it marks a file: what is put in place of which function.
 DIE = "import os, signal\ndie = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)\n"
 STEPS = {
-    "reserved": "from keybound import files; files._write = die",
-    "marked": "from keybound import ledger; records.appear = die",
-    "before the record waits": "from keybound import pending; pending.appear = die",
-    "the record waits": "from keybound import pending; pending.writing = die",
+    "reserved": "from keybound.watermark import files; files._write = die",
+    "marked": "from keybound.cli import records; records.appear = die",
+    "before the record waits": "from keybound.provenance import pending; pending.appear = die",
+    "the record waits": "from keybound.provenance import pending; pending.writing = die",
     "before the file appears": "from keybound import output; output.Part.publish = die",
     "the name is taken": "from keybound import output; output._sync_folder = die",
     "the file is there": "from keybound import output; publish = output.Part.publish\n"

@@ -102,19 +102,19 @@ class Reader:
         size = self.path.stat().st_size - sum(len(one.data) for one in self.metadata.pieces)
         return int(size * 8 * self.sample_rate / self.frames)
 
-    def blocks(self, frames: int = -1) -> Iterator[Samples]:
-        """Yield (frames, channels) to the end, so many at a time, or all at once."""
+    def blocks(self, frames: int) -> Iterator[Samples]:
+        """Yield (frames, channels) to the end, so many at a time."""
         dtype = "float64" if self.subtype in formats.DOUBLES else "float32"
         heard = 0
         while True:
-            count = min(self.frames - heard, frames if frames >= 0 else self.frames)
             try:
                 with silence():
+                    count = min(self.frames - heard, frames)
                     block = self._file.read(count, dtype=dtype, always_2d=True)
             except sf.SoundFileError as error:  # how a FLAC that ends early shows
                 raise cut_short(self.path, "is damaged or cut short") from error
             heard += len(block)
-            if frames < 0 or len(block) < frames:
+            if len(block) < frames:
                 break
             _check_content(block, str(self.path))
             yield block
@@ -145,7 +145,8 @@ def sndfile_name(path: str | os.PathLike[str]) -> str | bytes:
 def read(path: str | os.PathLike[str]) -> Recording:
     """Read a whole file: see `Reader`."""
     with Reader(path) as file:
-        (samples,) = file.blocks()
+        # In blocks: a damaged header may promise more samples than there is memory for.
+        samples = np.concatenate(list(file.blocks(_BLOCK_FRAMES << 4)))
         kind = (file.sample_rate, file.format, file.subtype)
         return Recording(samples, *kind, file.metadata, file.bitrate_bps, file.endian)
 

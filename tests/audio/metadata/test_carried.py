@@ -215,7 +215,7 @@ def test_m4a_boxes_and_chapters(tmp_path):
     file.update(tags)
     file.save()
     with recordings.Reader(tmp_path / "a.m4a") as host:
-        (samples,) = host.blocks()
+        (samples,) = host.blocks(1 << 20)
         with recordings.writing(tmp_path / "b.m4a", host, host.frames, 1) as writer:
             writer.write(samples)
     assert writer.not_carried == ()

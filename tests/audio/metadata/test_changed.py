@@ -21,7 +21,7 @@ from keybound.audio.metadata import Metadata
 def changed(path: Path, name: str) -> tuple[Path, tuple[str, ...]]:
     output = path.with_name(name)
     with recordings.Reader(path) as host:
-        (samples,) = host.blocks()
+        (samples,) = host.blocks(1 << 20)
         with recordings.writing(output, host, host.frames, 1) as file:
             file.write(samples)
     assert len(recordings.read(output).samples) >= len(samples)

@@ -18,6 +18,7 @@ from keybound.audio import metadata, recordings
 from keybound.audio.metadata import chunks, id3, m4a, model, ogg, vorbis
 from keybound.audio.metadata.model import Meaning, Metadata, Picture, Piece
 from keybound.audio.silence import silence
+from keybound.errors import KeyBoundError
 
 KINDS = {name: kind for name, (kind, _) in made.KINDS.items()}
 easily = settings(
@@ -200,9 +201,8 @@ def test_damage_is_read_and_carried_without_harm(tmp_path, hosts, name, seed):
     said = metadata.read(path, KINDS[name])
     assert sum(len(one.data) for one in said.pieces) <= len(path.read_bytes())
     try:
-        with silence():
-            sf.read(path)
-    except (sf.SoundFileError, ValueError, TypeError):
+        recordings.read(path)  # a header may promise more samples than there is memory for
+    except KeyBoundError:
         return  # nobody marks what cannot be read
     fresh = made.sound(tmp_path / ("b" + path.suffix), *made.KINDS[name])
     samples = sf.read(fresh)[0]
