@@ -34,7 +34,6 @@ def _path(name: str, text: str, **how: Any) -> Any:
 rows_file = _path("--rows", "File of rows.", default="results/rows.jsonl", show_default=True)
 clips_folder = _path("--speech", "Folder of test clips.", required=True)
 clips_folders = _path("--speech", "Folders of test clips.", required=True, multiple=True)
-valid = _path("--valid", "Folder of validation speech.", required=True)
 model = click.option("--model", type=click.Path(), help="KeyBound's weights other than shipped.")
 method_name = click.option(
     "--method", default="keybound", show_default=True, help="What is measured, or its name."
@@ -62,22 +61,15 @@ def _measure(plans: "list[Plan]", rows: Path, workers: int) -> None:
 
 
 def _print(
-    room: Any,
-    suite: str,
-    speech: tuple[Path, ...],
-    *,
-    attacks: tuple[str, ...],
-    model: str | None,
-    workers: int,
-    **how: Any,
+    room: Any, suite: str, speech: tuple[Path, ...], *, model: str, workers: int, **how: Any
 ) -> None:
     """Measure a suite of KeyBound whose rows are not kept, and print its room's table of them."""
     from keybound.benchmark import peers
     from keybound.benchmark.measure import run
     from keybound.benchmark.measure.plan import Plan
 
-    make = peers.chosen("keybound", model)
-    plan = Plan(make, speech, (suite,), attacks or room.ATTACKS, **how)
+    make, attacks = peers.chosen("keybound", model), how.pop("attacks") or room.ATTACKS
+    plan = Plan(make, speech, (suite,), attacks, **how)
     rows = run.collect(plan, progress=progress_bar("measuring"), workers=workers)
     click.echo(room.table(list(rows)))
 
@@ -210,7 +202,7 @@ def bench_false_alarms(speech: Path, seconds: tuple[float, ...], **how: Any) -> 
 @bench.command("calibrate")
 @click.argument("folder", type=click.Path(path_type=Path))
 @options(
-    valid,
+    _path("--valid", "Folder of validation speech.", required=True),
     click.option("--evidence", is_flag=True, help="Only what long recordings need."),
     attack_names,
     workers,
@@ -221,13 +213,13 @@ def bench_calibrate(
     """Calibrate the card of the exported weights in FOLDER again, as `keybound export` does."""
     from keybound.benchmark.measure import calibration
 
-    chosen = attacks or calibration.ATTACKS
+    how: Any = {"attacks": attacks or calibration.ATTACKS}
     if evidence:
-        fitted = calibration.calibrate_evidence(folder, valid, attacks=chosen)
-        click.echo(json.dumps(dataclasses.asdict(fitted)))
-        return
-    how: Any = {"attacks": chosen, "progress": progress_bar("measuring"), "workers": workers}
-    click.echo(json.dumps(calibration.calibrate(folder, valid, **how), indent=1))
+        found = dataclasses.asdict(calibration.calibrate_evidence(folder, valid, **how))
+    else:
+        how |= {"progress": progress_bar("measuring"), "workers": workers}
+        found = calibration.calibrate(folder, valid, **how)
+    click.echo(json.dumps(found, indent=1))
 
 
 @bench.command("speed")
