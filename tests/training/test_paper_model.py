@@ -1,4 +1,4 @@
-"""The weights of the paper's design: small, made by their recipe, a mark that reads and stays."""
+"""The weights of the paper's design: small, made by their recipe, read, and of no use elsewhere."""
 
 import hashlib
 import json
