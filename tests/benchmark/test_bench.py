@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from keybound import bench_verbs, demo
+from keybound import demo
 from keybound.benchmark import peers
 from keybound.benchmark.measure import run, seals
 from keybound.benchmark.measure.methods import keybound as own_method
 from keybound.benchmark.measure.plan import Plan
 from keybound.benchmark.measure.rows import read_rows
 from keybound.benchmark.report.tables import check_tables
+from keybound.cli import bench
 from keybound.cli.main import main
 from keybound.errors import KeyBoundError
 from keybound.model.networks import SHIPPED
@@ -140,7 +141,7 @@ def test_negatives_of_made_sounds():
 
 
 def test_the_parts_of_seals_are_its_suites():
-    assert tuple(suite.removeprefix("seal-") for suite in seals.SUITES) == bench_verbs.PARTS
+    assert tuple(suite.removeprefix("seal-") for suite in seals.SUITES) == bench.PARTS
 
 
 def test_bench_seals_measures_the_parts_asked_for(tmp_path, keybound):
