@@ -22,7 +22,7 @@ from keybound.model.networks import SHIPPED
 DATA = Path(__file__).parents[1] / "data"
 DEMO = Path(demo.__file__).parent
 RESULTS = Path(__file__).parents[2] / "results"
-WEIGHTS = DEMO.parent / "weights"
+WEIGHTS = DEMO.parent / "model" / "weights"
 
 
 @pytest.fixture
