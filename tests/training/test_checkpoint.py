@@ -1,13 +1,20 @@
 """Checkpoints and starts from weights: what does not fit is refused."""
 
+import json
+import re
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
 
 from keybound.errors import RecipeError
+from keybound.model.networks import SHIPPED
 from keybound.training import checkpoint
+from keybound.training.export import read_weights
+from keybound.training.recipe import from_tree, load
 
+ROOT = Path(__file__).parents[2]
 CPU = torch.device("cpu")
 
 
@@ -41,3 +48,22 @@ def test_weights_of_another_model_are_refused(tiny):
     init = checkpoint.weights(checkpoint.fresh(tiny(), CPU), averaged=False)
     with pytest.raises(RecipeError, match="do not fit"):
         checkpoint.fresh(tiny("additive"), CPU, init)
+
+
+def test_the_released_recipe_is_the_card_s_and_goes_on_from_the_shipped_weights():
+    recipe = load(ROOT / "recipes" / "released.toml")
+    card = json.loads((SHIPPED / "card.json").read_text())
+    assert recipe == from_tree(card["recipe"])
+    state = checkpoint.fresh(recipe, CPU, read_weights(SHIPPED))
+    mine = checkpoint.weights(state, averaged=False)
+    assert all(torch.equal(mine[name], value) for name, value in read_weights(SHIPPED).items())
+
+
+STARTS = re.compile(r"--start ([\w/.-]+)")
+NAMING = [p for p in sorted((ROOT / "recipes").rglob("*.toml")) if STARTS.search(p.read_text())]
+
+
+@pytest.mark.parametrize("path", NAMING, ids=lambda path: path.stem)
+def test_every_recipe_that_names_weights_starts_from_them(path):
+    for folder in STARTS.findall(path.read_text()):
+        checkpoint.fresh(load(path), CPU, read_weights(ROOT / folder))
