@@ -209,7 +209,7 @@ absent = [name for name in ("ray", "pandas") if importlib.util.find_spec(name) i
 
 
 def test_ray_and_pyarrow_are_left_alone_until_asked_for() -> None:
-    program = "import sys, keybound.cli.batch, keybound.batch.corpus, keybound.corpora.engines\n"
+    program = "import sys, keybound.cli.batch, keybound.batch.corpus, keybound.batch.executors\n"
     program += "print({'ray', 'pyarrow', 'pandas', 'torch', 'scipy'} & set(sys.modules))"
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

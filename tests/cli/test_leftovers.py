@@ -35,13 +35,17 @@ def long(home: Path) -> Path:
     return home / "long.wav"
 
 
+# A shell that runs the tests in the background lets its children ignore SIGINT.
+HEARING = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+
+
 @pytest.fixture
 def started(home: Path) -> Iterator[Start]:
     """Start the program in a process of its own, after some lines of Python."""
     programs = []
 
     def start(*args: object, first: str = "") -> subprocess.Popen[str]:
-        program = f"{first}\nfrom keybound.cli.main import main\nmain()"
+        program = f"{HEARING}{first}\nfrom keybound.cli.main import main\nmain()"
         command = [sys.executable, "-c", program, *map(str, args)]
         how: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         programs.append(subprocess.Popen(command, cwd=home, **how))

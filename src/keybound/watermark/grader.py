@@ -10,7 +10,7 @@ import numpy.typing as npt
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError
 from keybound.seal.search import Places
-from keybound.watermark.watermarker import Watermarker, shipped
+from keybound.watermark.watermarker import Watermarker
 
 
 class Grader:
@@ -31,7 +31,7 @@ class Grader:
         marker: Watermarker | None = None,
     ) -> None:
         self._key, self._payload, self._nonce, self._places = key, payload, nonce, places
-        self._marker = marker or shipped()
+        self._marker = marker or Watermarker()
         self.left = answers
 
     def grade(self, samples: npt.ArrayLike, sample_rate: int) -> str:

@@ -7,7 +7,6 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Unpack
 
 import numpy as np
@@ -18,7 +17,7 @@ from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError
 from keybound.model.detection import Detection, Levels
-from keybound.model.networks import Engine
+from keybound.model.networks import Engine, shipped
 from keybound.seal.rolling import Roll, find_roll, read_along
 from keybound.seal.search import NOTHING, Places, find
 from keybound.watermark.stream import (
@@ -52,7 +51,7 @@ class Watermarker:
     """The two networks with all that is done with them. `model` names a folder of weights."""
 
     def __init__(self, model: str | os.PathLike[str] | None = None) -> None:
-        self.engine = Engine(model)
+        self.engine = Engine(model) if model is not None else shipped()
         self.card = self.engine.card
 
     def embed(
@@ -218,20 +217,14 @@ def _blocks(samples: recordings.Samples, sample_rate: int) -> Iterator[recording
         yield samples[start : start + size]
 
 
-@cache
-def shipped() -> Watermarker:
-    """Give the shipped model, loaded once."""
-    return Watermarker()
-
-
 def embed(samples: npt.ArrayLike, sample_rate: int, **how: Unpack[How]) -> npt.NDArray[Any]:
     """Mark samples with the shipped model: see `Watermarker.embed`."""
-    return shipped().embed(samples, sample_rate, **how)
+    return Watermarker().embed(samples, sample_rate, **how)
 
 
 def detect(samples: npt.ArrayLike, sample_rate: int) -> Detection:
     """Look for a mark with the shipped model: see `Watermarker.detect`."""
-    return shipped().detect(samples, sample_rate)
+    return Watermarker().detect(samples, sample_rate)
 
 
 def verify(
@@ -244,6 +237,6 @@ def verify(
     places: Places | None = None,
 ) -> Verdict:
     """Verify a party's mark with the shipped model: see `Watermarker.verify`."""
-    return shipped().verify(
+    return Watermarker().verify(
         samples, sample_rate, key=key, payload=payload, nonce=nonce, places=places
     )
