@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_audio import refusal, tone
 
-from keybound.audio import recordings
+from keybound.audio import arrays, recordings
 from keybound.demo import SPEECH
 
 # Synthetic. flite 2.2, voice rms (free licence of CMU): "The library opens at nine and closes in
@@ -22,21 +22,21 @@ DATA = Path(__file__).parents[1] / "data"
 
 
 def test_check_gives_frames_by_channels():
-    assert recordings.check(np.zeros(5), 16_000).shape == (5, 1)
-    assert recordings.check([[0.0, 0.5]] * 3, 8_000).shape == (3, 2)
-    assert recordings.check(np.zeros(5, np.float16), 16_000).dtype == np.float32
-    assert recordings.check(np.zeros(5, np.float64), 16_000).dtype == np.float64
+    assert arrays.check(np.zeros(5), 16_000).shape == (5, 1)
+    assert arrays.check([[0.0, 0.5]] * 3, 8_000).shape == (3, 2)
+    assert arrays.check(np.zeros(5, np.float16), 16_000).dtype == np.float32
+    assert arrays.check(np.zeros(5, np.float64), 16_000).dtype == np.float64
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32])
 def test_check_scales_integers_by_their_full_scale(dtype):
     info = np.iinfo(dtype)
-    checked = recordings.check(np.array([info.min, 0, info.max], dtype), 16_000)[:, 0]
+    checked = arrays.check(np.array([info.min, 0, info.max], dtype), 16_000)[:, 0]
     np.testing.assert_array_equal(checked, [-1, 0, 1 + 1 / info.min])
 
 
 def test_check_centres_unsigned_bytes():
-    checked = recordings.check(np.array([0, 128, 255], np.uint8), 16_000)[:, 0]
+    checked = arrays.check(np.array([0, 128, 255], np.uint8), 16_000)[:, 0]
     np.testing.assert_array_equal(checked, [-1, 0, 127 / 128])
 
 
@@ -62,7 +62,7 @@ def test_check_centres_unsigned_bytes():
     ],
 )
 def test_check_refuses(samples, rate, word):
-    assert word in refusal(lambda: recordings.check(samples, rate))
+    assert word in refusal(lambda: arrays.check(samples, rate))
 
 
 def test_to_mono_is_the_mean():

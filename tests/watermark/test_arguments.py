@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import keybound
-from keybound.audio import recordings
+from keybound.audio import arrays
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError, KeyBoundError
 from keybound.seal.search import Places
@@ -127,7 +127,7 @@ def test_no_answer_holds_what_is_no_number(
     dtype: type,
     stereo: bool,
 ) -> None:
-    most = min(recordings.LOUDEST, float(np.finfo(dtype).max))
+    most = min(arrays.LOUDEST, float(np.finfo(dtype).max))
     sound = host / np.abs(host).max() * gain + offset
     for at, value in spikes:
         sound[at] = value

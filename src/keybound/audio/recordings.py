@@ -18,17 +18,12 @@ import soundfile as sf
 
 from keybound import output, stages
 from keybound.audio import ffmpeg, formats, metadata
+from keybound.audio.arrays import Samples, check, check_content, check_rate, encodable
 from keybound.audio.formats import Like
 from keybound.audio.headers import cut_short, head_of, promised_frames
 from keybound.audio.metadata import Metadata
-from keybound.audio.pcm import encodable
 from keybound.audio.silence import silence
-from keybound.errors import AudioError
 
-Samples = npt.NDArray[np.float32] | npt.NDArray[np.float64]
-
-MIN_RATE_HZ, MAX_RATE_HZ = 8_000, 192_000
-LOUDEST = 1e6  # times full scale, 120 dB above it: beyond this is a fault in the data, no sound
 # libvorbis puts a whole write on the stack and dies on a long one; small blocks also bound memory.
 _BLOCK_FRAMES = 1 << 16
 
@@ -116,12 +111,12 @@ class Reader:
             heard += len(block)
             if len(block) < frames:
                 break
-            _check_content(block, str(self.path))
+            check_content(block, str(self.path))
             yield block
         if heard < self._promised:
             raise cut_short(self.path, f"is cut short: {heard} of {self.frames} frames")
         if len(block) or not heard:
-            _check_content(block, str(self.path))
+            check_content(block, str(self.path))
             yield block
 
     def _sound(self, head: bytes, aac: str | None) -> sf.SoundFile:
@@ -219,37 +214,6 @@ def write(path: str | os.PathLike[str], samples: npt.ArrayLike, like: Like) -> i
     return file.clipped
 
 
-def check(samples: npt.ArrayLike, sample_rate: int) -> Samples:
-    """Check an array from a caller and return it as floats (frames, channels).
-
-    One dimension is mono; integers are scaled by the full scale of their type (uint8 is centred
-    on 128, as in WAV files). An array that is neither float nor an integer of at most 32 bits,
-    not finite, beyond LOUDEST, empty, or with the channels first is refused. Floats are not copied.
-    """
-    check_rate(sample_rate)
-    array: npt.NDArray[Any] = np.asarray(samples)
-    if array.ndim not in (1, 2):
-        hint = "pass (frames,) or (frames, channels)"
-        raise AudioError(f"samples have {array.ndim} dimensions, not one or two", hint=hint)
-    array = array.reshape(len(array), -1) if array.size else array
-    if array.ndim == 2 and array.shape[1] > max(8, array.shape[0]):
-        what = f"samples of shape {array.shape} look as if the channels came first"
-        raise AudioError(what, hint="pass (frames, channels): samples.T")
-    if array.dtype.kind == "f":
-        array = array.astype(np.float64 if array.dtype.itemsize > 4 else np.float32, copy=False)
-    elif array.dtype == np.uint8:
-        array = (array.astype(np.float32) - 128) / 128
-    elif array.dtype in (np.int8, np.int16):
-        array = array.astype(np.float32) / -np.float32(np.iinfo(array.dtype).min)
-    elif array.dtype == np.int32:
-        array = array / 2.0**31
-    else:
-        hint = "pass floats in [-1, 1], or uint8, int8, int16 or int32"
-        raise AudioError(f"samples of type {array.dtype} have no known full scale", hint=hint)
-    _check_content(array, "the array")
-    return array
-
-
 def resample(samples: Samples, from_hz: int, to_hz: int) -> Samples:
     """Resample along the first axis to exactly round(frames * to_hz / from_hz) frames.
 
@@ -272,28 +236,6 @@ def to_mono(samples: Samples) -> Samples:
     """Average the channels: (frames, channels) to (frames,)."""
     mono: Samples = samples.mean(axis=1)
     return mono
-
-
-def check_rate(sample_rate: float) -> int:
-    """Return a sample rate as an integer; refuse what is none, or outside of what is supported."""
-    hint = f"resample to a whole number of Hz between {MIN_RATE_HZ} and {MAX_RATE_HZ}"
-    if not isinstance(sample_rate, int | float | np.integer | np.floating) or sample_rate is True:
-        raise AudioError(f"sample_rate must be a number, not {sample_rate!r}", hint=hint)
-    if not MIN_RATE_HZ <= sample_rate <= MAX_RATE_HZ or sample_rate != int(sample_rate):
-        raise AudioError(f"a sample rate of {sample_rate} Hz is not supported", hint=hint)
-    return int(sample_rate)
-
-
-def _check_content(samples: npt.NDArray[Any], name: str) -> None:
-    if not samples.size:
-        raise AudioError(f"{name} holds no samples", hint="at least one frame is needed")
-    most = max(float(samples.min()), float(samples.max()), key=abs)  # NaN, if there is one
-    if not np.isfinite(most):
-        hint = "replace NaN and infinity first, for example with numpy.nan_to_num"
-        raise AudioError(f"{name} holds samples that are not finite numbers", hint=hint)
-    if abs(most) > LOUDEST:
-        hint = f"samples belong in [-1, 1], and beyond {LOUDEST:g} nothing is sound"
-        raise AudioError(f"{name} holds a sample of {most:.3g}, which is no sound", hint=hint)
 
 
 @contextlib.contextmanager

@@ -5,6 +5,9 @@ at any moment loses nothing. The results file is made anew from the journal when
 """
 
 import contextlib
+import glob
+import hashlib
+import importlib.util
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +16,7 @@ from types import TracebackType
 from typing import IO, Any, NamedTuple, Self
 
 from keybound import output
-from keybound.batch.manifest import Item, arrow
+from keybound.batch.manifest import Item, absolute, arrow
 from keybound.errors import CorpusError
 
 Row = dict[str, Any]
@@ -206,6 +209,19 @@ class Journal:
                     yield json.loads(file.readline())["row"]
                 else:
                     yield {"status": "pending"}
+
+
+def default_results(verb: str, manifest: str) -> str:
+    """Return the name of the results table of a corpus: readable, and its own.
+
+    The digits tell corpora of one name in different folders apart.
+    """
+    place = absolute(manifest)
+    plain = [part for part in Path(place).parts if not glob.has_magic(part)]
+    name = Path(*plain).stem or "corpus"
+    digits = hashlib.sha256(os.fsencode(place)).hexdigest()[:6]
+    kind = "parquet" if importlib.util.find_spec("pyarrow") else "jsonl"
+    return f"keybound-{verb}-{name}-{digits}.{kind}"
 
 
 def check_results(path: Path, journal: Path) -> None:

@@ -1,11 +1,7 @@
 """The verbs of `keybound batch`: a whole corpus, over all cores or on Ray."""
 
 import contextlib
-import glob
-import hashlib
-import importlib.util
 import json
-import os
 import signal
 import sys
 import time
@@ -137,7 +133,7 @@ def _batch(
     from keybound.batch import corpus, executors, journal
     from keybound.batch.manifest import absolute, read
 
-    table = Path(results or default_results(verb, manifest[0]))
+    table = Path(results or journal.default_results(verb, manifest[0]))
     path = table.with_name(f"{table.name}.journal")
     journal.check_results(table, path)
     about = {"verb": verb, "manifest": absolute(manifest[0])}
@@ -184,21 +180,6 @@ def _batch(
         say("stopped; the same command goes on from here")
         sys.exit(128 + stop.number)
     sys.exit(2 if count["failed"] else 0)
-
-
-def default_results(verb: str, manifest: str) -> str:
-    """Return the name of the results table of a corpus: readable, and its own.
-
-    The digits tell corpora of one name in different folders apart.
-    """
-    from keybound.batch.manifest import absolute
-
-    place = absolute(manifest)
-    plain = [part for part in Path(place).parts if not glob.has_magic(part)]
-    name = Path(*plain).stem or "corpus"
-    digits = hashlib.sha256(os.fsencode(place)).hexdigest()[:6]
-    kind = "parquet" if importlib.util.find_spec("pyarrow") else "jsonl"
-    return f"keybound-{verb}-{name}-{digits}.{kind}"
 
 
 def _whose(

@@ -17,7 +17,7 @@ import numpy as np
 
 from keybound import output as outputs
 from keybound import stages
-from keybound.audio import recordings
+from keybound.audio import arrays, recordings
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError
 from keybound.model.detection import Detection, Levels
@@ -195,7 +195,7 @@ def listen(recording: str | os.PathLike[str]) -> Levels:
     return hearing.levels(last=True)[0]
 
 
-def _blocks(file: recordings.Reader, progress: Progress) -> Iterator[recordings.Samples]:
+def _blocks(file: recordings.Reader, progress: Progress) -> Iterator[arrays.Samples]:
     size = min(round(BLOCK_S * file.sample_rate), _BLOCK_SAMPLES // file.channels)
     done = 0
     for block in file.blocks(size):
@@ -226,7 +226,7 @@ def attack(
             hit.apply(channel.astype(np.float32), heard.sample_rate, parameters)
             for channel in heard.samples.T
         ]
-        attacked = recordings.check(np.stack(channels, axis=1), heard.sample_rate)
+        attacked = arrays.check(np.stack(channels, axis=1), heard.sample_rate)
         with recordings.writing(part.path, heard, *attacked.shape) as made:
             made.write(attacked)
         part.publish()

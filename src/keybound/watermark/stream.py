@@ -13,7 +13,7 @@ from typing import Any, Required, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from keybound.audio import recordings
+from keybound.audio import arrays
 from keybound.audio.resample import Resampler
 from keybound.audio.streaming import Floats, Sum
 from keybound.crypto import codes
@@ -64,7 +64,7 @@ class StreamEmbedder:
     ) -> None:
         engine = engine or shipped()
         card = engine.card
-        sample_rate, channels = recordings.check_rate(sample_rate), _counted(channels)
+        sample_rate, channels = arrays.check_rate(sample_rate), _counted(channels)
         code = codes.encode(payload, key, card.bits, nonce)
         self._down = Resampler(sample_rate, card.rate, channels)
         self.position = seals.place(position, wanted=seal)  # None: not sealed
@@ -164,7 +164,7 @@ class StreamDetector:
     ) -> None:
         engine = engine or shipped()
         self.card = engine.card
-        self.sample_rate = recordings.check_rate(sample_rate)
+        self.sample_rate = arrays.check_rate(sample_rate)
         self.channels = _counted(channels)
         self._hearing = Hearing(
             self.sample_rate,
@@ -254,10 +254,10 @@ def as_given(marked: npt.NDArray[Any], dtype: np.dtype[Any], dimensions: int) ->
     return np.clip(levels, info.min, info.max).astype(dtype)
 
 
-def _block(given: npt.NDArray[Any], sample_rate: int, channels: int) -> recordings.Samples:
+def _block(given: npt.NDArray[Any], sample_rate: int, channels: int) -> arrays.Samples:
     if not len(given):
         return np.zeros((0, channels), np.float32)
-    block = recordings.check(given, sample_rate)
+    block = arrays.check(given, sample_rate)
     if block.shape[1] != channels:
         what = f"the stream has {channels} channels, and {block.shape[1]} came"
         raise AudioError(what, hint="say how many when it begins: channels=")

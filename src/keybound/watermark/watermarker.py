@@ -12,7 +12,7 @@ from typing import Any, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from keybound.audio import recordings
+from keybound.audio import arrays
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError
@@ -76,14 +76,14 @@ class Watermarker:
             places = Places((made.position,), 0.0) if rolls and made.position is not None else None
             secret: Any = {name: how[name] for name in ("key", "payload", "nonce") if name in how}
             if not self.judge(found, **secret, places=places).rule_holds:
-                host = recordings.check(samples, sample_rate)
+                host = arrays.check(samples, sample_rate)
                 why = why_unreadable(float(np.mean(np.square(host))), len(host) / sample_rate)
                 warnings.warn(f"the mark cannot be read back: {why}", MarkWarning, stacklevel=2)
         return made.samples
 
     def mark(self, samples: npt.ArrayLike, sample_rate: int, **how: Unpack[How]) -> Marked:
         """Mark as `embed` does, without reading it back; give the seal's position too."""
-        host = recordings.check(samples, sample_rate)  # (frames, channels)
+        host = arrays.check(samples, sample_rate)  # (frames, channels)
         seconds = len(host) / sample_rate
         if seconds < SHORTEST_S:
             raise too_short(seconds)
@@ -114,7 +114,7 @@ class Watermarker:
         Channels that differ are heard one by one and as their mix; the strongest counts. With
         `levels` the detection holds what `judge` looks for a seal in, which takes longer.
         """
-        heard = recordings.check(samples, sample_rate)
+        heard = arrays.check(samples, sample_rate)
         stream = self.detector(sample_rate, channels=heard.shape[1], levels=levels)
         *blocks, last = _blocks(heard, sample_rate)
         for block in blocks:
@@ -211,7 +211,7 @@ def why_unreadable(power: float, seconds: float) -> str:
     return "the recording is mostly silence, or not speech"
 
 
-def _blocks(samples: recordings.Samples, sample_rate: int) -> Iterator[recordings.Samples]:
+def _blocks(samples: arrays.Samples, sample_rate: int) -> Iterator[arrays.Samples]:
     size = round(BLOCK_S * sample_rate)
     for start in range(0, len(samples), size):
         yield samples[start : start + size]
