@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keybound.cli.terminal import as_json, model, nonce, options, party_name, payload, registry, say
+from keybound.cli.terminal import (
+    ROLLING,
+    as_json,
+    model,
+    nonce,
+    options,
+    party_name,
+    payload,
+    registry,
+    say,
+)
 from keybound.provenance.registry import default_path
 
 if TYPE_CHECKING:
@@ -39,23 +49,25 @@ def batch() -> None:
 
 
 manifest = click.argument("manifest", nargs=-1, required=True)
-key_reference = click.option("--key", "key", help="A key file, or env:NAME for a variable.")
+key_reference = click.option(
+    "--key", "key", help="Key file, or env:NAME for an environment variable."
+)
 how = options(
     click.option(
         "--results",
         type=click.Path(),
-        help="The table to write, .parquet or .jsonl; by default named after verb and corpus.",
+        help="Results table, .parquet or .jsonl; by default named after verb and corpus.",
     ),
-    click.option("--jobs", type=click.IntRange(min=1), help="Cores to use; all if not given."),
+    click.option("--jobs", type=click.IntRange(min=1), help="Processes; by default one a core."),
     click.option(
         "--engine",
         type=click.Choice(["processes", "ray"]),
         default="processes",
         show_default=True,
-        help="What does the work.",
+        help="Where the work is done.",
     ),
-    click.option("--address", help="With --engine ray: the cluster, if not one started here."),
-    click.option("--dry-run", is_flag=True, help="Only list what would be done."),
+    click.option("--address", help="Address of a Ray cluster; by default one is started here."),
+    click.option("--dry-run", is_flag=True, help="List what would be done, and do nothing."),
     model,
     as_json,
 )
@@ -64,13 +76,13 @@ how = options(
 @batch.command("embed")
 @manifest
 @options(
-    click.option("--out", type=click.Path(), help="Folder for the marked copies."),
+    click.option("--out", type=click.Path(), help="Folder for the marked files."),
     party_name,
     key_reference,
     payload,
     nonce,
-    click.option("--rolling", is_flag=True, help="Let each code follow the key's stream."),
-    click.option("--force", is_flag=True, help="Replace outputs that exist."),
+    click.option("--rolling", is_flag=True, help=ROLLING),
+    click.option("--force", is_flag=True, help="Replace existing output files."),
     registry,
     how,
 )

@@ -36,11 +36,18 @@ clips_folder = _path("--speech", "Folder of test clips.", required=True)
 clips_folders = _path("--speech", "Folders of test clips.", required=True, multiple=True)
 model = click.option("--model", type=click.Path(), help="KeyBound's weights other than shipped.")
 method_name = click.option(
-    "--method", default="keybound", show_default=True, help="What is measured, or its name."
+    "--method",
+    default="keybound",
+    show_default=True,
+    help="Method to measure: keybound, a peer, or a name for --model.",
 )
-seed = click.option("--seed", default=0, show_default=True, help="What chance is drawn from.")
+seed = click.option(
+    "--seed", default=0, show_default=True, help="Seed of keys, payloads and attacks."
+)
 workers = click.option("--workers", default=0, help="Processes; 0 for one a core.")
-attack_names = click.option("--attack", "attacks", multiple=True, help="Under these alone.")
+attack_names = click.option(
+    "--attack", "attacks", multiple=True, help="Measure under these attacks alone."
+)
 
 
 def _need_meters() -> None:
@@ -82,9 +89,14 @@ def _print(
     method_name,
     model,
     click.option("--seconds", default=1.0, show_default=True, help="Length of a clip."),
-    click.option("--set", "speech_set", metavar="NAME", help="Speech beside the main set."),
+    click.option(
+        "--set",
+        "speech_set",
+        metavar="NAME",
+        help="Name of another set of speech, with tables of its own.",
+    ),
     click.option("--every", is_flag=True, help="All clips of each recording of --set."),
-    click.option("--clips", default=300, show_default=True, help="How many."),
+    click.option("--clips", default=300, show_default=True, help="Number of clips."),
     seed,
     workers,
 )
@@ -141,7 +153,9 @@ def bench_seals(rows: Path, model: str | None, rolling: bool, workers: int, **ho
     method_name,
     model,
     _path("--train", "Speech to train removers on first."),
-    click.option("--minutes", default=60.0, show_default=True, help="Of training, at most."),
+    click.option(
+        "--minutes", default=60.0, show_default=True, help="Training time of a remover, at most."
+    ),
     click.option("--device", default="cpu", show_default=True, help="cpu or cuda."),
     workers,
 )
@@ -225,8 +239,8 @@ def bench_calibrate(
 @bench.command("speed")
 @options(
     click.option("--seconds", type=float, multiple=True, default=[10.0], help="Length of audio."),
-    click.option("--turns", default=9, show_default=True, help="Of which the quickest counts."),
-    click.option("--method", "methods", multiple=True, help="Only these."),
+    click.option("--turns", default=9, show_default=True, help="Repetitions; the fastest counts."),
+    click.option("--method", "methods", multiple=True, help="Measure these methods alone."),
     _path("--rows", "File of rows to append to."),
     as_json,
 )

@@ -18,9 +18,15 @@ from keybound.errors import KeyBoundError, missing
 @click.argument("name", required=False)
 @click.argument("recording", type=click.Path(), required=False)
 @click.argument("output", type=click.Path(), required=False)
-@click.option("--strength", type=float, help="The attack's dial, such as an SNR in dB.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, help="What chance is drawn from.")
-@click.option("--force", is_flag=True, help="Replace OUTPUT if it exists.")
+@click.option(
+    "--strength",
+    type=float,
+    help="Strength of the attack, such as an SNR in dB (--list shows the unit).",
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, help="Seed of the random parameters."
+)
+@click.option("--force", is_flag=True, help="Replace OUTPUT if it is an existing file.")
 @click.option("--list", "listing", is_flag=True, help="List the attacks.")
 def attack(
     name: str | None,
@@ -59,7 +65,7 @@ def attack(
     click.option("--out", type=click.Path(), required=True, help="Folder for checkpoints."),
     click.option("--resume", is_flag=True, help="Go on from the checkpoint in --out."),
     click.option("--start", type=click.Path(), help="Exported weights to start from."),
-    click.option("--minutes", type=float, help="Let the schedule follow the clock."),
+    click.option("--minutes", type=float, help="Fit the whole schedule into this wall time."),
     click.option("--device", default="cpu", show_default=True, help="cpu or cuda."),
 )
 def train(recipe: str, **where: Any) -> None:
@@ -74,9 +80,15 @@ def train(recipe: str, **where: Any) -> None:
 @click.command()
 @click.argument("run", type=click.Path())
 @click.argument("out", type=click.Path())
-@click.option("--valid", type=click.Path(), required=True, help="Folder to calibrate on.")
-@click.option("--attack", "attacks", multiple=True, help="Calibrate under these alone.")
-@click.option("--int8", is_flag=True, help="Multiply bytes, on scales fitted to --valid.")
+@click.option(
+    "--valid", type=click.Path(), required=True, help="Folder of speech to calibrate thresholds on."
+)
+@click.option("--attack", "attacks", multiple=True, help="Calibrate under these attacks alone.")
+@click.option(
+    "--int8",
+    is_flag=True,
+    help="Quantise matrix products to 8 bits, with scales fitted on --valid.",
+)
 def export(run: str, out: str, valid: str, attacks: tuple[str, ...], int8: bool) -> None:
     """Export the checkpoint RUN to the folder OUT.
 

@@ -17,6 +17,7 @@ import click
 from keybound.cli import batch, bench, lab, parties, records, verify
 from keybound.cli.parties import claim, lone_key
 from keybound.cli.terminal import (
+    ROLLING,
     as_json,
     emit,
     from_host,
@@ -67,10 +68,12 @@ def load(model: str | None) -> "Watermarker":
 @click.argument("host", type=click.Path())
 @click.argument("output", type=click.Path())
 @options(party_name, key_file, payload, from_host, nonce, own_mask, position)
-@click.option("--no-seal", is_flag=True, help="Leave the sealed evidence out.")
-@click.option("--rolling", is_flag=True, help="Let the code follow the key's stream by the second.")
-@click.option("--force", is_flag=True, help="Replace OUTPUT if it exists.")
-@click.option("--no-check", is_flag=True, help="Do not read the mark back: half the time.")
+@click.option("--no-seal", is_flag=True, help="Embed the learned mark alone, without the seal.")
+@click.option("--rolling", is_flag=True, help=ROLLING)
+@click.option("--force", is_flag=True, help="Replace OUTPUT if it is an existing file.")
+@click.option(
+    "--no-check", is_flag=True, help="Do not read the mark back from OUTPUT (half the time)."
+)
 @options(registry, model, as_json)
 def embed(
     host: str,
@@ -90,15 +93,12 @@ def embed(
     model: str | None,
     as_json: bool,
 ) -> None:
-    """Mark the recording HOST and write it to OUTPUT.
+    """Embed a mark in the recording HOST and write it to OUTPUT.
 
-    OUTPUT is read back and verified before it appears; if the mark cannot be read from it,
-    nothing is written. The seal gets a position in the key's stream, which is told: for a party
-    the next one, which is never given again; else one by chance of the 256 that verify looks
-    through, which recur. --position chooses one. For a party the registry keeps a record of what
-    was marked (keybound record), which appears with OUTPUT. With --rolling what is left of the
-    mark after codecs and noise is sealed evidence too, together with that record: verify sees by
-    itself whether a code rolls, and needs some seconds of a recording that was cut.
+    OUTPUT is read back and verified before it appears; if its mark cannot be read, nothing is
+    written. For a registered party the registry reserves a position of the key's stream and keeps a
+    record of what was marked (keybound record). Without a party the position is one of 256 that
+    recur; --position chooses it.
     """
     from keybound import output as outputs
     from keybound import stages
@@ -162,8 +162,13 @@ def embed(
 
 @cli.command()
 @click.argument("recordings", nargs=-1, required=True, type=click.Path())
-@click.option("--frames", is_flag=True, help="With --json: the values of every frame too.")
-@click.option("--plot", "picture", type=click.Path(), help="Draw where: a name in .svg or .png.")
+@click.option("--frames", is_flag=True, help="With --json: presence and logits of every 20 ms too.")
+@click.option(
+    "--plot",
+    "picture",
+    type=click.Path(),
+    help="Plot presence over time to a .svg, .png or .pdf file.",
+)
 @options(model, as_json)
 def detect(
     recordings: tuple[str, ...],

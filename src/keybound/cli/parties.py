@@ -16,7 +16,7 @@ from keybound.watermark.claims import NOBODY, Claim, Untried, party_claim, triab
 
 @click.command()
 @click.argument("path", type=click.Path())
-@click.option("--comment", default="", help="A line for people, kept in the file.")
+@click.option("--comment", default="", help="Comment line at the head of the file.")
 def keygen(path: str, comment: str) -> None:
     """Make a new key in the file PATH, which must not exist yet."""
     key = Key.generate()
@@ -34,9 +34,11 @@ def party() -> None:
 @click.argument("name")
 @options(
     click.option("--key", "key_file", required=True, help="The party's key file."),
-    click.option("--payload", type=number, required=True, help="24301 or 0x5eed."),
-    click.option("--bits", type=int, help="Length of the payload; that of the model if not given."),
-    click.option("--rho", default=2, show_default=True, help="Wrong bits that are tolerated."),
+    click.option("--payload", type=number, required=True, help="Payload, such as 24301 or 0x5eed."),
+    click.option("--bits", type=int, help="Bits of the payload; by default those of the model."),
+    click.option(
+        "--rho", default=2, show_default=True, help="Wrong bits that attribution tolerates."
+    ),
     registry,
     model,
 )

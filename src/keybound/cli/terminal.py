@@ -87,28 +87,36 @@ def options(*made: Any) -> Callable[[F], F]:
     return dress
 
 
+ROLLING = "Change the code every second: with a record, evidence that survives neural codecs."
+
 as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-model = click.option("--model", type=click.Path(), help="A folder of weights other than shipped.")
-registry = click.option("--registry", type=click.Path(), help="The registry of parties.")
-party_name = click.option("--party", "name", help="A registered party.")
-key_file = click.option("--key", "key_file", help="A key file, or - for standard input.")
-payload = click.option("--payload", type=number, help="The party's payload: 24301 or 0x5eed.")
+model = click.option(
+    "--model", type=click.Path(), help="Folder of weights to use instead of the shipped ones."
+)
+registry = click.option(
+    "--registry", type=click.Path(), help="Registry file of parties and records."
+)
+party_name = click.option("--party", "name", help="Name of a registered party.")
+key_file = click.option("--key", "key_file", help="Key file, or - for standard input.")
+payload = click.option("--payload", type=number, help="Payload, such as 24301 or 0x5eed.")
 position = click.option(
-    "--position", type=click.IntRange(0, (1 << 32) - 1), help="The seal's position in the stream."
+    "--position",
+    type=click.IntRange(0, (1 << 32) - 1),
+    help="Position of the recording in the key's stream of seals.",
 )
 from_host = click.option(
     "--payload-from-host",
     "from_host",
     is_flag=True,
-    help="The payload is a keyed tag of the audio itself.",
+    help="Use a keyed hash of the audio as payload (detects copies to other audio).",
 )
 own_mask = click.option(
     "--nonce-from-position",
     "own_mask",
     is_flag=True,
-    help="A mask for each recording, by its seal's position.",
+    help="Derive the mask from the position: one known payload opens no other recording.",
 )
-nonce = click.option("--nonce", type=octets, default="", help="A nonce for the mask, in hex.")
+nonce = click.option("--nonce", type=octets, default="", help="Nonce of the mask, in hex.")
 
 
 def refuse(message: str, hint: str | None = None) -> NoReturn:

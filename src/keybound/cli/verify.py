@@ -34,16 +34,25 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("recording", type=click.Path())
 @options(party_name, key_file, payload, from_host, nonce, own_mask, position)
-@click.option("--speed", type=click.FloatRange(0, 10), default=0.0, help="Percent to allow for.")
+@click.option(
+    "--speed",
+    type=click.FloatRange(0, 10),
+    default=0.0,
+    help="Look for the seal at playing speeds changed by up to this percentage.",
+)
 @click.option("--any", "anyone", is_flag=True, help="Try every registered party.")
-@click.option("--record", "record", type=click.Path(), help="An exported record to compare with.")
-@click.option("--grade-only", is_flag=True, help="Say nothing but the grade: what to serve.")
+@click.option(
+    "--record", "record", type=click.Path(), help="Exported record of the recording that it may be."
+)
+@click.option(
+    "--grade-only", is_flag=True, help="Print the grade alone: safe to show to whoever asks."
+)
 @click.option(
     "--require",
     type=click.Choice(["attributed", "sealed"]),
     default="attributed",
     show_default=True,
-    help="What exit status 0 asks for.",
+    help="Lowest grade for exit status 0.",
 )
 @options(registry, model, as_json)
 def verify(
@@ -67,9 +76,9 @@ def verify(
     """Say whether RECORDING carries this party's mark. Exit status 0 if so, 1 if not.
 
     The grade decides: none, present, attributed (the payload agrees) or sealed (the key's pattern
-    is there beyond doubt). A party's records say which mask and which place in the key's stream a
-    recording has, and whether the audio is the one that was marked: a seal that was copied to other
-    audio does not count.
+    is there beyond doubt). A party's records say which mask and which position of the key's stream
+    a recording has, and whether the audio is the one that was marked: a seal that was copied to
+    other audio does not count.
 
     With --any those whose mark it is come first, then one line on the others. A party that cannot
     be tried, for want of its key for instance, is named; if none can, the exit status is 2.
