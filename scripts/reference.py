@@ -42,7 +42,7 @@ def command_page() -> str:
 
 def described(name: str, command: click.Command) -> Iterator[str]:
     """Yield the usage, the help text and the options of a command."""
-    context = click.Context(command, info_name=name)
+    context = click.Context(command, info_name=name, **cli.context_settings)  # click keeps its help
     pieces = " ".join(command.collect_usage_pieces(context))
     yield f"```\n{name} {pieces}\n```"
     for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
