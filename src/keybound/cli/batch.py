@@ -4,8 +4,7 @@ import contextlib
 import json
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -17,6 +16,7 @@ import click
 from keybound.cli.terminal import (
     ROLLING,
     as_json,
+    counting,
     model,
     nonce,
     options,
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 CLAIM = ["party", "payload", "nonce"]  # the columns that say whose mark it is
 SHOWN = 10  # failures that are named on the terminal; all are in the results
-QUIET_S = 60.0  # between two messages where there is no terminal
 
 
 @click.group(no_args_is_help=False)
@@ -168,7 +167,7 @@ def _batch(
         # A thread for each process: two in one process take more from two cores than they give.
         most = jobs or executors.cores()
         workers = max(1, min(most, len(planned.tasks)))
-        with _stopping() as stop, _showing(verb, len(items), before) as ended:
+        with _stopping() as stop, counting(verb, len(items), before) as ended:
             spread = partial(executors.processes, jobs=workers, threads=most // workers, stop=stop)
             if engine == "ray":
                 spread = partial(executors.on_ray, jobs=jobs, address=address, stop=stop)
@@ -276,32 +275,6 @@ def _stopping() -> Iterator[_Stop]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _showing(verb: str, files: int, done: int) -> "Iterator[Callable[[Row], None]]":
-    """Show a bar on a terminal, elsewhere a line a minute; gives what is to hear of each row."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    from rich.progress import TimeRemainingColumn as Remaining
-
-    console = Console(stderr=True)
-    failed, told = 0, time.monotonic()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Remaining())
-    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    task = bar.add_task(verb, total=files, completed=done)
-
-    def ended(row: "Row") -> None:
-        nonlocal done, failed, told
-        done, failed = done + 1, failed + (row["status"] != "ok")
-        words = f"{verb}, {failed} failed" if failed else verb
-        bar.update(task, completed=done, description=words)
-        if not console.is_terminal and time.monotonic() - told > QUIET_S:
-            told = time.monotonic()
-            say(f"{done} of {files} done, {failed} of them failed")
-
-    with bar:
-        yield ended
 
 
 def _tell_failures(items: "Sequence[Item]", rows: "Iterator[Row]", failed: int) -> None:

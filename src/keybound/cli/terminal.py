@@ -10,6 +10,7 @@ import re
 import signal
 import sys
 import threading
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ import click
 
 from keybound.errors import DEBUG, KeyFileWarning, explain
 
+QUIET_S = 60.0  # between two messages where there is no terminal
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -74,6 +76,32 @@ def progress_bar(what: str) -> Callable[[int, int], None]:
             bar.start()
 
     return update
+
+
+@contextmanager
+def counting(verb: str, files: int, done: int) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """Show a bar on a terminal, elsewhere a line a minute; yield what to call with each row."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import TimeRemainingColumn as Remaining
+
+    console = Console(stderr=True)
+    failed, told = 0, time.monotonic()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Remaining())
+    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    task = bar.add_task(verb, total=files, completed=done)
+
+    def ended(row: dict[str, Any]) -> None:
+        nonlocal done, failed, told
+        done, failed = done + 1, failed + (row["status"] != "ok")
+        words = f"{verb}, {failed} failed" if failed else verb
+        bar.update(task, completed=done, description=words)
+        if not console.is_terminal and time.monotonic() - told > QUIET_S:
+            told = time.monotonic()
+            say(f"{done} of {files} done, {failed} of them failed")
+
+    with bar:
+        yield ended
 
 
 def options(*made: Any) -> Callable[[F], F]:
