@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from keybound.attacks.packages import CACHE, REPOSITORY, package, weights
+from keybound.attacks.packages import CACHE, package, weights
 from keybound.attacks.rates import Samples, at_rate, fit
 from keybound.errors import AttackError
 
@@ -71,9 +71,8 @@ def lyra(samples: Samples, sample_rate: int, *, bitrate_kbps: float) -> Samples:
 
 
 def lyra_folder() -> Path:
-    """Find the folder with Lyra's weights: `KEYBOUND_LYRA`, or beside the repository."""
-    beside = REPOSITORY.parent / "shared" / "channels" / "lyra"
-    return weights("lyra", "KEYBOUND_LYRA", [beside], *LYRA_FILES)
+    """Return the folder with Lyra's weights, which `KEYBOUND_LYRA` names."""
+    return weights("lyra", "KEYBOUND_LYRA", [], *LYRA_FILES)
 
 
 def lyra_needs() -> None:

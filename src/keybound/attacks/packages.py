@@ -10,7 +10,6 @@ from pathlib import Path
 
 from keybound.errors import AttackError
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 CACHE = Path.home() / ".cache"  # where other programs keep the weights that they download
 
 

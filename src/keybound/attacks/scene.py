@@ -10,7 +10,6 @@ import numpy as np
 import soundfile as sf
 from scipy.signal import fftconvolve
 
-from keybound.attacks.packages import REPOSITORY
 from keybound.attacks.rates import Samples, resample
 from keybound.attacks.signal import add_at
 from keybound.audio.formats import SNDFILE_SUFFIXES
@@ -35,10 +34,9 @@ def reverb(
 
 
 def noise_recordings() -> list[Path]:
-    """List the recordings in the folder of noise: `KEYBOUND_NOISE`, or beside the repository."""
+    """Return the recordings in the folder of noise, which `KEYBOUND_NOISE` names."""
     named = os.environ.get("KEYBOUND_NOISE")
-    folder = Path(named) if named else REPOSITORY.parent / "shared" / "noise"
-    found = sorted(folder.iterdir()) if folder.is_dir() else []
+    found = sorted(Path(named).iterdir()) if named and Path(named).is_dir() else []
     recordings = [file for file in found if file.suffix.lower() in SNDFILE_SUFFIXES]
     if not recordings:
         raise AttackError(
