@@ -54,7 +54,7 @@ def test_paper_protocol():
     assert (data.splice, data.strangers) == (0.0, 0.0)
     assert (loss.message, loss.presence, loss.perceptual, loss.forgery) == (12.0, 1.5, 0.5, 1.0)
     assert (loss.masking, loss.clip_presence) == (1.0, 0.0)
-    assert (loss.quality, loss.clarity, loss.similarity) == (0.0, 0.0, 0.0)
+    assert (loss.pesq, loss.stoi, loss.visqol) == (0.0, 0.0, 0.0)
     assert [at(loss.snr_db, step) for step in (0, 3500, 7000, 30000)] == [6, 14, 22, 22]
     assert [at(loss.forgery_ramp, step) for step in (2000, 3500, 5000)] == [0, 0.5, 1]
     assert [at(loss.perceptual_ramp, step) for step in (2000, 4500, 7000)] == [0, 0.5, 1]
@@ -84,7 +84,7 @@ def test_the_weights_of_the_paper_differ_from_its_protocol_in_what_their_recipe_
     loss, odds = made.pop("loss"), made["channel"].pop("odds")
     assert paper["channel"].pop("odds") | {"band_filter": 4.0, "noise": 3.0} == odds
     theirs = paper.pop("loss")
-    assert theirs | {"quality": 6.0, "quality_goal": 3.0, "forgery": 3.0} == loss
+    assert theirs | {"pesq": 6.0, "pesq_goal": 3.0, "forgery": 3.0} == loss
     assert paper | {"seed": 35} == made
 
 

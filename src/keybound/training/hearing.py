@@ -1,6 +1,7 @@
 """What a mark costs the ear, for training to spare it: spectra, masking, what meters say."""
 
 import math
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -16,13 +17,24 @@ def snr_db(host: Tensor, carrier: Tensor) -> Tensor:
     return 10 * torch.log10((host.square().mean(-1) + 1e-10) / (carrier.square().mean(-1) + 1e-10))
 
 
-class Hearing(nn.Module):
-    """What the mark costs the ear: one pass over a few spectra of host and marked audio.
+class Heard(NamedTuple):
+    """What the mark costs the ear: distances over all clips, then measures of each clip."""
 
-    Gives, as scalars: the multi-resolution STFT distance, the waveform L1, the mel distance, the
-    carrier above the masking threshold; then per clip the intelligibility, the similarity and the
-    quality left, the SNR in dB and the rms gain in dB over audible bins. Levels are relative to
-    the clip: quiet hosts count as much as loud ones.
+    stft: Tensor  # multi-resolution STFT distance
+    wave: Tensor  # L1 of the waveforms
+    mel: Tensor  # distance of mel spectra
+    masking: Tensor  # carrier above the masking threshold
+    stoi: Tensor  # (clips,) what is left of each measure, as it is predicted here
+    visqol: Tensor
+    pesq: Tensor
+    snr_db: Tensor
+    gain_db: Tensor  # rms over audible bins
+
+
+class Hearing(nn.Module):
+    """Measure what the mark costs the ear, in one pass over a few spectra of host and marked audio.
+
+    Levels are relative to the clip: quiet hosts count as much as loud ones.
     """
 
     RESOLUTIONS = (256, 512, 1024, 2048)
@@ -39,7 +51,7 @@ class Hearing(nn.Module):
         super().__init__()
         self.register_buffer("thirds", third_octaves(257), persistent=False)
         self.register_buffer("coarse", gammatones(21, 513), persistent=False)
-        self.quality = Quality(257)
+        self.pesq = Pesq(257)
         side = torch.tensor([0.1061, 0.7878, 0.1061])  # a Gaussian of half a bin
         self.register_buffer("blur", torch.outer(side, side)[None, None], persistent=False)
         for size in self.RESOLUTIONS:
@@ -56,7 +68,7 @@ class Hearing(nn.Module):
         X = torch.stft(x, size, size // 4, window=window, return_complex=True)
         return torch.sqrt(X.real.square() + X.imag.square() + 1e-8)
 
-    def forward(self, host: Tensor, marked: Tensor) -> tuple[Tensor, ...]:
+    def forward(self, host: Tensor, marked: Tensor) -> Heard:
         level = torch.sqrt(host.square().mean(-1, keepdim=True) + 1e-8)
         x, y = host / level, marked / level
         terms = []
@@ -72,13 +84,13 @@ class Hearing(nn.Module):
                 decibel = (20 / math.log(10)) * torch.log(Y / X)
                 square = (decibel.square() * audible).sum((1, 2)) / audible.sum((1, 2))
                 gain_db = torch.sqrt(square + 1e-6)
-                clear = self.intelligibility(X, Y)
-                fine = self.quality(X[..., ::2], Y[..., ::2])
+                stoi = self.stoi(X, Y)
+                pesq = self.pesq(X[..., ::2], Y[..., ::2])
             if size == 1024:
-                mel_loss, masking = self.masked(X, Y, self.magnitude(y - x, size))
-                alike = self.similarity(X, Y)
+                mel, masking = self.masked(X, Y, self.magnitude(y - x, size))
+                visqol = self.visqol(X, Y)
         stft, wave = torch.stack(terms).mean(), (y - x).abs().mean()
-        return stft, wave, mel_loss, masking, clear, alike, fine, snr_db(x, y - x), gain_db
+        return Heard(stft, wave, mel, masking, stoi, visqol, pesq, snr_db(x, y - x), gain_db)
 
     def masked(self, X: Tensor, Y: Tensor, C: Tensor) -> tuple[Tensor, Tensor]:
         """Give the mel distance and the mean excess of the carrier over the masked threshold."""
@@ -89,7 +101,7 @@ class Hearing(nn.Module):
         excess = torch.log((self.mel @ C.square() + floor) / threshold)
         return 0.5 * mel, F.relu(excess).mean()
 
-    def intelligibility(self, X: Tensor, Y: Tensor) -> Tensor:
+    def stoi(self, X: Tensor, Y: Tensor) -> Tensor:
         """Give STOI's measure of each clip: how envelopes of third octaves keep their shape."""
         x, y = (
             torch.sqrt(self.thirds @ v.square() + 1e-6).unfold(-1, self.SEGMENT, 4) for v in (X, Y)
@@ -101,7 +113,7 @@ class Hearing(nn.Module):
         alike = ((x * y).sum(-1) + 1e-5) / size
         return alike.mean((1, 2))
 
-    def similarity(self, X: Tensor, Y: Tensor) -> Tensor:
+    def visqol(self, X: Tensor, Y: Tensor) -> Tensor:
         """Give ViSQOL's measure of each clip: how patches of the spectrogram keep their shape."""
         levels = []
         for v in (X, Y):
@@ -117,7 +129,7 @@ class Hearing(nn.Module):
         return (loud * shape).mean((1, 2, 3))
 
 
-class Quality(nn.Module):
+class Pesq(nn.Module):
     """Foretell PESQ of clips in time with each other: loudness that came and loudness that went.
 
     Wideband PESQ without its search for delays, its bands and thresholds from formulas instead of

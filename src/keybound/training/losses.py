@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from keybound.training.hearing import BEST, Heard
 from keybound.training.recipe import LossSpec
 from keybound.training.spectra import RATE
 
@@ -87,6 +88,19 @@ def objective(
         "clip": spec.clip_presence * (missed + alarm),
         "forgery": spec.forgery * forgery,
     } | more
+
+
+def perceptual(spec: LossSpec, cost: Heard) -> dict[str, Tensor]:
+    """Return the terms of what a mark costs the ear: the paper's, then what meters lack."""
+    return {
+        "stft": cost.stft,
+        "wave": cost.wave,
+        "mel": 2 * cost.mel,
+        "masking": spec.masking * cost.masking,
+        "stoi": spec.stoi * over(1 - cost.stoi, 1 - spec.stoi_goal),
+        "visqol": spec.visqol * over(1 - cost.visqol, 1 - spec.visqol_goal),
+        "pesq": spec.pesq * over(BEST - cost.pesq, BEST - spec.pesq_goal),
+    }
 
 
 def pairs(v: Tensor, n: int) -> tuple[Tensor, Tensor]:

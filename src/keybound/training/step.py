@@ -20,7 +20,7 @@ from keybound.training import channel, codecs, losses, neural, twins
 from keybound.training.checkpoint import State
 from keybound.training.data import Hosts, Stream, read_folder, sealed, splice
 from keybound.training.graphs import Half, graphed
-from keybound.training.hearing import BEST, Hearing
+from keybound.training.hearing import Heard, Hearing
 from keybound.training.recipe import Recipe, at, group_count, plan, rate
 from keybound.training.spectra import HOP, RATE
 
@@ -174,15 +174,12 @@ def train_step(
         terms["lean"] = spec.lean * losses.unforeseen(lean, logits[len(x) : 2 * len(x)])
     terms["forgery"] = terms["forgery"] * at(spec.forgery_ramp, position)
     # Half the clips say what the mark costs the ear: it varies less than what attacks do.
-    stft, wave, mel, masking, clear, alike, fine, snr, gain = loop.hearing(x[::2], marked[::2])
-    heard_mark = stft + wave + 2 * mel + spec.masking * masking
-    heard_mark = heard_mark + spec.clarity * losses.over(1 - clear, 1 - spec.clarity_goal)
-    heard_mark = heard_mark + spec.similarity * losses.over(1 - alike, 1 - spec.similarity_goal)
-    heard_mark = heard_mark + spec.quality * losses.over(BEST - fine, BEST - spec.quality_goal)
-    terms["hearing"] = spec.perceptual * at(spec.perceptual_ramp, position) * heard_mark
-    terms["budget"] = losses.budget(spec, snr, at(spec.snr_db, position))
+    cost = Heard(*loop.hearing(x[::2], marked[::2]))
+    perceptual = torch.stack(list(losses.perceptual(spec, cost).values())).sum()
+    terms["hearing"] = spec.perceptual * at(spec.perceptual_ramp, position) * perceptual
+    terms["budget"] = losses.budget(spec, cost.snr_db, at(spec.snr_db, position))
     if recipe.model.generator == "spectral":
-        terms["gain"] = spec.gain_budget * losses.over(gain, at(spec.gain_db, position))
+        terms["gain"] = spec.gain_budget * losses.over(cost.gain_db, at(spec.gain_db, position))
     norm = update(loop, sum(terms.values(), torch.zeros((), device=x.device)), position)
     every = recipe.channel.remover_updates
     if every and step % every == 0 and position > recipe.channel.remover_from / 2:
@@ -195,12 +192,14 @@ def train_step(
         for name, hit, of in zip(groups, hits.split(n), whole.split(n), strict=True):
             loop.accuracy[name].append(torch.stack([hit.sum(), of.sum() * code.shape[1]]))
     extra = {
-        "snr_db": snr.mean(),
-        "snr_spread_db": snr.std(correction=0),
-        "gain_db": gain.mean(),
+        "snr_db": cost.snr_db.mean(),
+        "snr_spread_db": cost.snr_db.std(correction=0),
+        "gain_db": cost.gain_db.mean(),
+        "stoi": cost.stoi.mean(),
+        "visqol": cost.visqol.mean(),
+        "pesq": cost.pesq.mean(),
         "norm": norm,
     }
-    extra |= {"clarity": clear.mean(), "similarity": alike.mean(), "quality": fine.mean()}
     return {k: v.detach() for k, v in (terms | extra).items()}
 
 

@@ -102,7 +102,7 @@ def report(loop: Loop, sums: dict[str, list[Tensor]], state: State) -> dict[str,
 
 def describe(line: dict[str, Any]) -> str:
     """Say a report in one short line."""
-    shown = ("message", "presence", "clip", "forgery", "hearing", "snr_db", "clarity")
+    shown = ("message", "presence", "clip", "forgery", "hearing", "snr_db", "stoi")
     parts = [f"{k} {line[k]:.3f}" for k in shown if line[k] is not None]
     return f"step {line['step']} " + " ".join(parts)
 
