@@ -185,12 +185,12 @@ def test_suffer_attacks_twins_alike_and_spares_some(tools, speech, monkeypatch):
     monkeypatch.setitem(channel.ATTACKS, "noise", lambda y, _: y + 1)
     residual = torch.full((4, 16000), 2.0)
     tools.begin(0)
-    marked, unmarked = channel.suffer(
+    marked, unmarked = channel.apply(
         ["codec", "noise"], speech, -speech, 1.0, tools, residual=residual
     )
     assert torch.equal(marked, speech + torch.tensor([2.0, 2.0, 1.0, 1.0])[:, None])
     assert torch.equal(unmarked, -speech + torch.tensor([2.0, 2.0, 1.0, 1.0])[:, None])
-    untouched, _ = channel.suffer(["noise", "noise"], speech, -speech, 0.0, tools)
+    untouched, _ = channel.apply(["noise", "noise"], speech, -speech, 0.0, tools)
     assert torch.equal(untouched, speech)
 
 

@@ -1,4 +1,4 @@
-"""What training hears: folders read, hosts and strangers drawn, seals and splices."""
+"""What training hears: folders read, hosts and negatives that are not speech drawn, seals and splices."""
 
 from pathlib import Path
 
@@ -83,7 +83,7 @@ def test_pauses_of_hosts_are_known(tmp_path, sources):
 def test_strangers_are_finite_sounds_of_many_kinds(sources):
     noise = Stream(read_folder(sources.noise, level=False), CPU)
     hosts = Hosts(sources.speech, noise, DataSpec(), CPU)
-    one, same = (hosts.strangers(64, torch.Generator().manual_seed(0)) for _ in range(2))
+    one, same = (hosts.non_speech(64, torch.Generator().manual_seed(0)) for _ in range(2))
     assert one.shape == (64, 16000)
     assert torch.equal(one, same)
     assert one.isfinite().all()

@@ -51,7 +51,7 @@ def test_paper_protocol():
     assert paper.batch * group_count(paper) == 12
     assert data.segment_frames * 0.02 == 1.0
     assert (data.speeds, data.tilt_db, data.noisy) == ((1.0,), 0.0, 0.0)
-    assert (data.splice, data.strangers) == (0.0, 0.0)
+    assert (data.splice, data.non_speech) == (0.0, 0.0)
     assert (loss.message, loss.presence, loss.perceptual, loss.forgery) == (12.0, 1.5, 0.5, 1.0)
     assert (loss.masking, loss.clip_presence) == (1.0, 0.0)
     assert (loss.pesq, loss.stoi, loss.visqol) == (0.0, 0.0, 0.0)

@@ -14,13 +14,13 @@ CPU = torch.device("cpu")
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_strangers_take_the_place_of_clean_hosts(share, tiny, sources, monkeypatch):
-    recipe = tiny(batch=2, data={"strangers": share})
+    recipe = tiny(batch=2, data={"non_speech": share})
     loop = step.prepare(recipe, checkpoint.fresh(recipe, CPU), sources, CPU)
     heard = []
     detect = loop.detect
     loop.detect = lambda y: heard.append(y.detach()) or detect(y)
     monkeypatch.setattr(
-        loop.hosts, "strangers", lambda count, _: torch.full((count, 25 * 320), 0.25)
+        loop.hosts, "non_speech", lambda count, _: torch.full((count, 25 * 320), 0.25)
     )
     step.train_step(loop, 0, 0.0, None)
     clean = heard[0][-6:-4]  # before the two kinds of transplants

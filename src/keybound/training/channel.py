@@ -47,7 +47,7 @@ ATTACKS: dict[str, Attack] = {
 }  # fmt: skip
 
 
-def suffer(
+def apply(
     kinds: list[str],
     marked: Tensor,
     unmarked: Tensor,

@@ -109,7 +109,7 @@ class Hosts:
             x = x + noise * level / (noise.square().mean(-1, keepdim=True).sqrt() + 1e-4)
         return x * 10 ** (uniform(*spec.level_db) / 20), voiced
 
-    def strangers(self, count: int, generator: torch.Generator) -> Tensor:
+    def non_speech(self, count: int, generator: torch.Generator) -> Tensor:
         """Give sounds that are not speech, of which nobody should think that they are marked.
 
         Half are recorded noise, the others silence, noise of any colour, tones with harmonics

@@ -62,7 +62,7 @@ class DataSpec:
     noisy: float = 0.0  # share of hosts with a little background noise of their own
     splice: float = 0.25  # share of segments where only a part is marked
     sealed: float = 0.0  # share of marked segments that bear a seal too
-    strangers: float = 0.5  # share of the clean unmarked clips that are not speech
+    non_speech: float = 0.5  # share of the clean unmarked clips that are not speech
 
 
 @dataclass(frozen=True)

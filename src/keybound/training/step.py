@@ -153,7 +153,7 @@ def train_step(
     weight = weight * voiced
 
     chance = at(recipe.channel.probability, position)
-    heard = channel.suffer(groups, audio, x, chance, tools, residual)
+    heard = channel.apply(groups, audio, x, chance, tools, residual)
     other = x.roll(1, 0)
     gains = recipe.loss.gain_transplants
     moved = losses.transplant_gains if gains else losses.transplant_residual
@@ -161,10 +161,10 @@ def train_step(
         losses.transplant_residual(x[:n], marked[:n], other[:n]),
         moved(x[-n:], marked[-n:], other[-n:]),
     ]
-    odd = round(n * recipe.data.strangers)
+    odd = round(n * recipe.data.non_speech)
     clean = x[-n:][odd:]
     if odd:
-        clean = torch.cat([clean, loop.hosts.strangers(odd, tools.generator)])
+        clean = torch.cat([clean, loop.hosts.non_speech(odd, tools.generator)])
     spare = channel.finish(torch.cat([clean, *forged]), tools)  # shifted as marked clips are
     presence, logits = loop.detect(torch.cat([*heard, spare]))
 
