@@ -1,4 +1,4 @@
-"""What training hears: folders read, hosts and negatives that are not speech drawn, seals and splices."""
+"""What training hears: folders read, hosts and other sounds drawn, seals and splices."""
 
 from pathlib import Path
 
