@@ -20,10 +20,10 @@ from keybound.errors import (
     RecordError,
     RegistryError,
 )
-from keybound.model.detection import Detection, Mark, Span
 from keybound.provenance.origin import Origin
 from keybound.provenance.registry import Party, Registry
 from keybound.seal.search import Places, Sealed
+from keybound.types import Detection, Mark, Span
 from keybound.watermark.grader import Grader
 from keybound.watermark.stream import StreamDetector, StreamEmbedder
 from keybound.watermark.verdict import Verdict

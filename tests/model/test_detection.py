@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from keybound.model.detection import (
     MOST_MARKS,
-    Span,
     Stretch,
     Tail,
     gather,
@@ -20,6 +19,7 @@ from keybound.model.detection import (
     stretches,
     weigh,
 )
+from keybound.types import Span
 
 Samples = NDArray[Any]
 

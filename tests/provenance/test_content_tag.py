@@ -14,8 +14,8 @@ from keybound import attacks
 from keybound.audio import recordings
 from keybound.crypto.keys import Key
 from keybound.errors import CodeError
-from keybound.model.detection import Levels
 from keybound.provenance import content_tag
+from keybound.types import Levels
 from keybound.watermark import channels
 
 KEY = Key(bytes(range(32)))

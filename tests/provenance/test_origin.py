@@ -10,12 +10,12 @@ import pytest
 from keybound.audio import recordings
 from keybound.crypto.keys import Key
 from keybound.errors import RecordError
-from keybound.model.detection import Levels
 from keybound.provenance import fingerprint, origin, records
 from keybound.provenance.fingerprint import Fingerprint
 from keybound.provenance.origin import UNTRACED, Origin, trace
 from keybound.provenance.records import Entry
 from keybound.seal.search import NOTHING, Sealed
+from keybound.types import Levels
 from keybound.watermark import channels
 from keybound.watermark.verdict import Verdict
 

@@ -15,12 +15,13 @@ from keybound.audio import recordings
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.errors import CodeError
-from keybound.model.detection import Detection, Tail, weigh
+from keybound.model.detection import Tail, weigh
 from keybound.provenance.fingerprint import take
 from keybound.provenance.matching import match
 from keybound.provenance.origin import Origin
 from keybound.seal.rolling import PAGE, Roll, find_roll, masks, read_along
 from keybound.seal.search import Places
+from keybound.types import Detection
 from keybound.watermark.channels import listen
 from keybound.watermark.watermarker import Watermarker
 

@@ -13,9 +13,9 @@ from made_channels import arranged
 from numpy.typing import NDArray
 
 from keybound.crypto.keys import Key
-from keybound.model.detection import Detection
 from keybound.provenance import fingerprint
 from keybound.seal.search import Places
+from keybound.types import Detection
 from keybound.watermark import channels, files
 from keybound.watermark.channels import Hearing
 from keybound.watermark.stream import weigh_views

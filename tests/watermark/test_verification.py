@@ -9,9 +9,9 @@ import pytest
 from keybound.audio import recordings
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
-from keybound.model.detection import Detection
 from keybound.provenance import fingerprint
 from keybound.provenance.records import Entry
+from keybound.types import Detection
 from keybound.watermark import files, verification
 from keybound.watermark.claims import Claim, Options
 from keybound.watermark.verdict import Verdict

@@ -15,7 +15,7 @@ from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.demo import SPEECH
 from keybound.errors import CodeError
-from keybound.model.detection import Detection, Mark
+from keybound.types import Detection, Mark
 from keybound.watermark.watermarker import Watermarker
 
 Samples = NDArray[Any]

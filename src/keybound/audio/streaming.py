@@ -11,7 +11,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float32]
+from keybound.types import Floats
+
 Run = Callable[[Floats, slice], Floats]
 
 CHUNK_BLOCKS = 750  # of 20 ms: a quarter of a minute keeps memory small and the cores busy

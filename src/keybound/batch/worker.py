@@ -21,11 +21,11 @@ from keybound.audio.silence import silence
 from keybound.batch.journal import COLUMNS, Row, Stamp
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError, KeyFileError, KeyFileWarning, explain
-from keybound.model.detection import Detection
 from keybound.output import Part
 from keybound.provenance.matching import Sketch
 from keybound.provenance.origin import MATCHES, Origin
 from keybound.seal.search import Places
+from keybound.types import Detection
 from keybound.watermark import files, verification
 from keybound.watermark.claims import Claim, Options
 from keybound.watermark.verdict import Verdict

@@ -45,7 +45,7 @@ from keybound.provenance.registry import Registry, default_path
 from keybound.watermark.claims import Claim
 
 if TYPE_CHECKING:
-    from keybound.model.detection import Detection
+    from keybound.types import Detection
     from keybound.watermark.watermarker import Watermarker
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from keybound import output
 from keybound.errors import AudioError, missing
-from keybound.model.detection import Detection
+from keybound.types import Detection
 
 MOST_POINTS = 2000  # a curve with more looks the same, and an SVG of hours would not open
 ENDINGS = (".svg", ".png", ".pdf")

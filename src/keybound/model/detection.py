@@ -7,14 +7,13 @@ measured on unmarked speech and kept in the card (`Tail`).
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float32]
-Levels = npt.NDArray[np.float16]  # in dB, as seals are looked for in: (steps, bands)
+from keybound.types import Detection, Floats, Mark, Span
+
 Stretch = tuple[int, int]  # first frame, and the one after the last
 
 FALSE_ALARMS = 0.01  # of unmarked recordings, whatever their length
@@ -42,63 +41,6 @@ class Tail:
         """Give the evidence in seconds that one unmarked recording in a hundred holds somewhere."""
         expected = self.rate_hz * length_s / -math.log1p(-FALSE_ALARMS)
         return self.above_s + self.scale_s * math.log(max(1.0, expected))
-
-
-@dataclass(frozen=True)
-class Span:
-    """A stretch that is marked: from, to, and its presence score."""
-
-    start_s: float
-    end_s: float
-    score: float
-
-
-@dataclass(frozen=True, eq=False)
-class Mark:
-    """Spans that carry one code, and what they say together."""
-
-    spans: tuple[Span, ...]
-    code_logits: Floats  # (bits,) pooled over the frames in and around the spans
-    channel: int | None = None  # in which it was read; None: the mix of all channels
-
-
-@dataclass(frozen=True, eq=False)
-class Detection:
-    """Whether there is a mark, and the values of each frame that say so. No key was needed.
-
-    A recording of several channels that differ is heard in several views: each channel, and their
-    mix. Presence, evidence and frames are those of the strongest view, `channel`; `spans` and
-    `marks` are those of all views in which there is a mark.
-    """
-
-    present: bool
-    presence: float  # mean over frames of the sigmoid of the presence logit
-    threshold: float  # of presence, calibrated on recordings of a second
-    evidence_s: float  # of the strongest stretch
-    evidence_threshold_s: float  # for a recording of this length, and so many views
-    spans: tuple[Span, ...]
-    marks: tuple[Mark, ...]  # the spans by the code that they carry, the strongest first
-    frame_s: float
-    frame_presence: Floats  # (frames,) in [0, 1]
-    frame_logits: Floats  # (frames, bits), of the code, not of the payload
-    code_logits: Floats  # (bits,) of the strongest mark; of all frames if there is none
-    levels: Levels | None = field(default=None, repr=False)  # for seals, where they were asked for
-    channel: int | None = None  # the strongest view, from 0; None: the mix, or the only one
-    channels_tried: int = 1  # views in which there was anything to hear
-    others: tuple["Detection", ...] = field(default=(), repr=False)  # marked views but this one
-    channel_levels: Mapping[int, Levels] = field(default_factory=dict, repr=False)
-
-    @property
-    def heard(self) -> dict[int | None, Levels]:
-        """Return the levels to search, by channel, those of all channels together (None) first."""
-        found: dict[int | None, Levels] = {} if self.levels is None else {None: self.levels}
-        found.update(self.channel_levels.items())
-        return found
-
-    @property
-    def views(self) -> tuple["Detection", ...]:
-        """Return the detections of all views to read: the strongest, then other marked ones."""
-        return self, *self.others
 
 
 def weigh(

@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from keybound.audio.streaming import Feeder, Floats, still
+from keybound.audio.streaming import Feeder, still
 from keybound.errors import ModelError
 from keybound.model.detection import Tail
+from keybound.types import Floats
 
 Bits = npt.NDArray[np.uint8]
 Codes = Callable[[npt.NDArray[np.int64]], Bits]

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from keybound.audio.streaming import Floats
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.errors import CodeError
-from keybound.model.detection import Levels
 from keybound.provenance.fingerprint import POWER_FLOOR, band_powers
+from keybound.types import Floats, Levels
 
 LABEL = "keybound-1/host"
 SEED_BYTES = 32

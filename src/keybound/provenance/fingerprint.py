@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from keybound.audio.streaming import Floats
 from keybound.errors import CodeError
-from keybound.model.detection import Levels
 from keybound.seal import pattern
+from keybound.types import Floats, Levels
 
 Mask = npt.NDArray[np.bool_]
 

@@ -12,8 +12,6 @@ from typing import Self
 
 import numpy as np
 
-from keybound.audio.streaming import Floats
-from keybound.model.detection import Levels
 from keybound.provenance.fingerprint import (
     BITS,
     COLUMN_S,
@@ -30,6 +28,7 @@ from keybound.provenance.fingerprint import (
 )
 from keybound.seal.pattern import BANDS
 from keybound.seal.sounds import respeed
+from keybound.types import Floats, Levels
 
 FALSE_MATCH = 1e-6  # how often other words are called the same, at most, corrected for the search
 SPREAD = 1.6  # of z at one place for other words, measured: bits are not independent

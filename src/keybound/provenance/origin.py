@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from keybound.audio.streaming import Floats
 from keybound.crypto.keys import Key
 from keybound.errors import RecordError
-from keybound.model.detection import Levels
 from keybound.provenance.matching import SPEED, Match, Sketch, match
 from keybound.provenance.records import Entry
 from keybound.seal.search import Sealed
+from keybound.types import Floats, Levels
 
 MATCHES = ("same", "other", "unclear", "none")
 MOST_AT_SPEEDS = 100  # records that a recording is compared with at other speeds too

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from keybound.audio.streaming import Feeder, Floats
+from keybound.audio.streaming import Feeder
 from keybound.crypto.codes import Bits, check_integer
 from keybound.crypto.keys import Key
 from keybound.errors import CodeError
-from keybound.model.detection import Levels
+from keybound.types import Floats, Levels
 
 Signs = npt.NDArray[np.int8]
 

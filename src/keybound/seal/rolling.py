@@ -21,10 +21,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 from keybound.crypto import codes
 from keybound.crypto.codes import Bits
 from keybound.crypto.keys import Key
-from keybound.model.detection import Detection
 from keybound.seal.pattern import check_position
 from keybound.seal.search import SEALED_P, Found, Places, Sealed, tail
 from keybound.seal.tiles import CANDIDATES
+from keybound.types import Detection
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]

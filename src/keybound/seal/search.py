@@ -10,14 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from keybound.audio.streaming import Floats
 from keybound.crypto.codes import Bits
 from keybound.crypto.keys import Key
-from keybound.model.detection import Levels
 from keybound.seal import pattern
 from keybound.seal.pattern import STEP_S
 from keybound.seal.sounds import Hearing, Run
 from keybound.seal.tiles import NEAR, Fit, Spot, Tick, Tiles
+from keybound.types import Floats, Levels
 
 CodeAt = Callable[[int], Bits]  # the code at a position
 Progress = Callable[[int, int], None]  # windows done, of so many

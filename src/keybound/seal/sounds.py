@@ -10,11 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keybound.audio.streaming import Floats
-from keybound.model.detection import Levels
 from keybound.seal import pattern
 from keybound.seal.pattern import BANDS, STEP_S
 from keybound.seal.tiles import Tiles, busiest
+from keybound.types import Floats, Levels
 
 SPEED_PART = 2000  # steps of a recording that are searched at other speeds
 SPEED_STEP_S = 0.02  # that two neighbouring speeds may differ by over the part searched

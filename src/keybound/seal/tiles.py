@@ -13,12 +13,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from keybound.audio.streaming import Floats
 from keybound.crypto.codes import Bits
 from keybound.crypto.keys import Key
-from keybound.model.detection import Levels
 from keybound.seal import pattern
 from keybound.seal.pattern import COLUMN_STEPS
+from keybound.types import Floats, Levels
 
 LEAST_COLUMNS = 12  # of the pattern that must lie in the recording: about half a second
 PART = 6000  # steps of a long recording that are searched; what is found is judged whole

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from keybound.audio.resample import Resampler
-from keybound.audio.streaming import Feeder, Floats, Rows
-from keybound.model.detection import Levels
+from keybound.audio.streaming import Feeder, Rows
 from keybound.seal import pattern
+from keybound.types import Floats, Levels
 
 MOST_CHANNELS = 8  # that are heard by themselves; the mix is that of all of them
 # The levels of single channels are kept while all of them together are no longer than this: for

@@ -20,11 +20,11 @@ from keybound import stages
 from keybound.audio import arrays, recordings
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError
-from keybound.model.detection import Detection, Levels
 from keybound.output import Part
 from keybound.provenance import fingerprint, records
 from keybound.provenance.fingerprint import Fingerprint
 from keybound.seal.search import Places
+from keybound.types import Detection, Levels
 from keybound.watermark.channels import Hearing
 from keybound.watermark.stream import SHORTEST_S, How, too_short
 from keybound.watermark.verdict import Verdict

@@ -15,14 +15,15 @@ import numpy.typing as npt
 
 from keybound.audio import arrays
 from keybound.audio.resample import Resampler
-from keybound.audio.streaming import Floats, Sum
+from keybound.audio.streaming import Sum
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError, CodeError
-from keybound.model.detection import Detection, likelihood, strongest, weigh
+from keybound.model.detection import likelihood, strongest, weigh
 from keybound.model.networks import ABSENT, Card, Engine, shipped
 from keybound.seal import pattern as seals
 from keybound.seal.rolling import Roll
+from keybound.types import Detection, Floats
 from keybound.watermark.channels import Hearing
 
 SHORTEST_S = 0.1  # under this there is nothing to judge

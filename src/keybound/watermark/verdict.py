@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from keybound.crypto import codes
-from keybound.model.detection import Detection, Span
 from keybound.provenance.origin import UNTRACED, Origin
 from keybound.seal.search import NOTHING, Sealed
+from keybound.types import Detection, Span
 
 GRADES = ("none", "present", "attributed", "sealed")  # what holds, the least first
 

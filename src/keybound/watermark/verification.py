@@ -11,7 +11,6 @@ from functools import cached_property
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError
-from keybound.model.detection import Detection
 from keybound.model.networks import Card
 from keybound.provenance import content_tag, origin
 from keybound.provenance.matching import Sketch
@@ -21,6 +20,7 @@ from keybound.seal import search
 from keybound.seal.rolling import Seconds, find_rolls, read_along
 from keybound.seal.search import Found
 from keybound.seal.sounds import Hearing
+from keybound.types import Detection
 from keybound.watermark.claims import USUAL, Case, Claim, Masks, Options, spots_of
 from keybound.watermark.verdict import GRADES, Evidence, Verdict, conclude, weigh
 

@@ -16,10 +16,10 @@ from keybound.audio import arrays
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError
-from keybound.model.detection import Detection, Levels
 from keybound.model.networks import Engine, shipped
 from keybound.seal.rolling import Roll, find_roll, read_along
 from keybound.seal.search import NOTHING, Places, find
+from keybound.types import Detection, Levels
 from keybound.watermark.stream import (
     SHORTEST_S,
     How,

@@ -20,10 +20,10 @@ from keybound.benchmark.measure.protocol import Clip, Secret
 from keybound.benchmark.measure.rows import Row
 from keybound.benchmark.measure.security import FLOOR, move_gains, stft
 from keybound.crypto.keys import Key
-from keybound.model.detection import Detection
 from keybound.provenance import fingerprint, matching
 from keybound.provenance.origin import Origin
 from keybound.seal.search import Places
+from keybound.types import Detection
 from keybound.watermark import channels
 from keybound.watermark.verdict import Verdict
 from keybound.watermark.watermarker import Watermarker

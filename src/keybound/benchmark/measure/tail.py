@@ -18,7 +18,8 @@ from keybound.benchmark.measure.negatives import attacked
 from keybound.benchmark.measure.plan import Case, Plan
 from keybound.benchmark.measure.protocol import Clip, whole_recordings
 from keybound.benchmark.measure.rows import Row
-from keybound.model.detection import Detection, Tail
+from keybound.model.detection import Tail
+from keybound.types import Detection
 from keybound.watermark.watermarker import Watermarker
 
 ATTACKS = ("clean", "noise-10", "echo", "lyra-6")  # of the suite
