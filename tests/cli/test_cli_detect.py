@@ -2,6 +2,7 @@
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -120,3 +121,31 @@ def test_names_that_are_not_utf8_simply_work(tmp_path: Path, host: Path) -> None
     call("record", "check", name["kbr"], "--party", "alice")
     call("batch", "embed", "all", "--out", b"out\xe9", "--party", "alice", "--jobs", "1")
     call("batch", "verify", b"out\xe9", "--any", "--jobs", "1")
+
+
+DAMAGE = {
+    "text that is not UTF-8": "UPDATE party SET key_file = CAST(x'ff' AS TEXT)",
+    "a name that is not UTF-8": "UPDATE party SET name = CAST(x'ff41' AS TEXT)",
+    "a path that cannot be": "UPDATE party SET key_file = 'a' || char(0) || 'b'",
+    "a count that is no number": "UPDATE stream SET next = 'x'",
+    "a payload that is no number": "UPDATE party SET payload = 'zz'",
+    "a table that is gone": "DROP TABLE record",
+    "a record that is not JSON": "UPDATE record SET data = CAST(x'ff' AS TEXT)",
+    "a record of the wrong kind": "UPDATE record SET data = CAST('[1]' AS BLOB)",
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_registry_is_an_error_and_no_answer(
+    run: Run, home: Path, key: Path, host: Path, name: str
+) -> None:
+    assert run("party", "add", "alice", "--key", key, "--payload", "5").code == 0
+    assert run("embed", host, "out.wav", "--party", "alice").code == 0
+    with sqlite3.connect(home / "registry.sqlite") as known:
+        known.execute(DAMAGE[name])
+    known.close()
+    answer = run("verify", "out.wav", "--any")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("keybound: ")
+    assert len(answer.err.splitlines()) == 1
+    assert "unexpected" not in answer.err  # it is foreseen, and named

@@ -174,15 +174,22 @@ def entries_of(
 def entries_of_any(
     claims: Sequence[Claim], registry: str | None
 ) -> tuple[dict[str, tuple[Entry, ...]], list[Untried]]:
-    """Return the records of each party; name those whose records were changed or are damaged."""
+    """Return the records of each party; name those whose records were changed or are damaged.
+
+    Raise the first reason if that is so of all.
+    """
     entries: dict[str, tuple[Entry, ...]] = {}
     untried: list[Untried] = []
+    reasons: list[KeyBoundError] = []
     with Registry(registry or default_path()) as known:
         for one in claims:
             try:
                 entries[one.name] = _kept(known, one)
             except KeyBoundError as error:
+                reasons.append(error)
                 untried.append(Untried(one.name, error.message))
+    if reasons and not entries:
+        raise reasons[0]
     return entries, untried
 
 

@@ -15,7 +15,12 @@ from keybound.seal.pattern import POSITIONS, check_position
 def in_use(connection: sqlite3.Connection, key: str) -> int:
     """Return how many positions were given in turn: those below this number may be in use."""
     row = connection.execute("SELECT next FROM stream WHERE key = ?", (key,)).fetchone()
-    return 0 if row is None else int(row[0])
+    if row is None:
+        return 0
+    if type(row[0]) is not int or not 0 <= row[0] <= POSITIONS:
+        what = f"the registry is damaged at the positions of key {key}"
+        raise RegistryError(what, hint="restore a backup")
+    return int(row[0])
 
 
 def reserve(connection: sqlite3.Connection, key: str) -> int:

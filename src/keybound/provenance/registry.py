@@ -75,6 +75,8 @@ class Party:
             raise RegistryError(f"the fingerprint of party {self.name!r} is not one of a key")
         if self.created.tzinfo is None:
             raise RegistryError(f"the creation time of party {self.name!r} has no time zone")
+        if type(self.drawn) is not int or self.drawn < 0:
+            raise RegistryError(f"the positions of party {self.name!r} are not counted")
 
     def key(self) -> Key:
         """Read the party's key, and refuse a key other than the registered one."""
