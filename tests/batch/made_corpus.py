@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,13 @@ def done(path: Path) -> list[dict[str, Any]]:
 
 
 def times(folder: Path) -> dict[Path, int]:
-    return {p: p.stat().st_mtime_ns for p in folder.rglob("[!.]*.wav") if ".keybound" not in str(p)}
+    """Return when each output was written; folders in which others are made come and go."""
+    found = {}
+    for place, folders, names in os.walk(folder):
+        folders[:] = [one for one in folders if not one.startswith(".")]
+        paths = [Path(place, name) for name in names if name.endswith(".wav")]
+        found |= {path: path.stat().st_mtime_ns for path in paths}
+    return found
 
 
 def hidden(folder: Path) -> list[Path]:
