@@ -13,9 +13,9 @@ import pytest
 import soundfile as sf
 
 from keybound.crypto.keys import Key
+from keybound.crypto.keystream import POSITIONS
 from keybound.errors import CodeError, RegistryError
 from keybound.provenance.registry import Party, Registry
-from keybound.seal.pattern import POSITIONS
 
 Run = Callable[..., Any]  # to the outcome of `run` in conftest
 

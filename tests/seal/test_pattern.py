@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_seal import CODE, KEY, RATE, Floats, heard, sealed, six_seconds, whole
 
+from keybound.crypto import keystream
 from keybound.crypto.keys import Key
 from keybound.errors import CodeError
 from keybound.seal import pattern, search
@@ -51,7 +52,7 @@ SIGNS_7 = "f238cbf30b5bc0049650663896cffc23"
 
 
 @few
-@given(keys, st.integers(0, pattern.POSITIONS - 1), st.integers(0, 2000), st.integers(1, 600))
+@given(keys, st.integers(0, keystream.POSITIONS - 1), st.integers(0, 2000), st.integers(1, 600))
 def test_any_part_of_a_pattern_is_part_of_the_whole(
     key: Key, position: int, first: int, count: int
 ) -> None:
@@ -67,7 +68,7 @@ def test_any_part_of_a_pattern_is_part_of_the_whole(
 
 
 @few
-@given(keys, st.integers(0, pattern.POSITIONS - 2))
+@given(keys, st.integers(0, keystream.POSITIONS - 2))
 def test_positions_codes_and_keys_share_nothing(key: Key, position: int) -> None:
     one = pattern.signs(key, CODE, position, 0, 512).astype(int)
     other = Key(bytes(b ^ 1 for b in key.secret))
@@ -79,7 +80,7 @@ def test_positions_codes_and_keys_share_nothing(key: Key, position: int) -> None
         assert abs((one * two).sum()) < 6 * math.sqrt(one.size)
 
 
-@pytest.mark.parametrize("position", [-1, pattern.POSITIONS])
+@pytest.mark.parametrize("position", [-1, keystream.POSITIONS])
 def test_a_position_that_does_not_exist_is_refused(position: int) -> None:
     with pytest.raises(CodeError, match="does not exist"):
         pattern.signs(KEY, CODE, position, 0, 1)
@@ -88,13 +89,13 @@ def test_a_position_that_does_not_exist_is_refused(position: int) -> None:
 
 
 def test_a_recording_is_placed_as_asked_or_by_chance() -> None:
-    assert pattern.place(9_999, wanted=True) == 9_999
-    assert pattern.place(None, wanted=False) is None
-    drawn = {pattern.place(None, wanted=True) for _ in range(400)}
+    assert keystream.choose_position(9_999, sealed=True) == 9_999
+    assert keystream.choose_position(None, sealed=False) is None
+    drawn = {keystream.choose_position(None, sealed=True) for _ in range(400)}
     assert drawn <= set(Places().positions)
     assert len(drawn) > 100
     with pytest.raises(CodeError, match="without a seal"):
-        pattern.place(0, wanted=False)
+        keystream.choose_position(0, sealed=False)
 
 
 def test_the_tiles_cover_speech() -> None:

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from keybound.audio import recordings
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
+from keybound.crypto.keystream import PAGE_ROWS
 from keybound.errors import CodeError
 from keybound.model.detection import Tail, weigh
 from keybound.provenance.fingerprint import take
 from keybound.provenance.matching import match
 from keybound.provenance.origin import Origin
-from keybound.seal.rolling import PAGE, Roll, find_roll, masks, read_along
+from keybound.seal.rolling import Roll, find_roll, masks, read_along
 from keybound.seal.search import Places
 from keybound.types import Detection
 from keybound.watermark.channels import listen
@@ -67,11 +68,11 @@ def heard(start: int, frames: int, strength: float, seed: int = 0, before: int =
 
 def test_masks_known_answers() -> None:
     label = b"keybound-1/roll"
-    made = masks(KEY, 16, b"", 9, 0, 2 * PAGE)
+    made = masks(KEY, 16, b"", 9, 0, 2 * PAGE_ROWS)
     seed = KEY.derive(label.decode(), 32, (9).to_bytes(4, "big"))
     for page in range(2):
-        data = hashlib.shake_256(seed + page.to_bytes(4, "big")).digest(2 * PAGE)
-        assert np.packbits(made[page * PAGE : (page + 1) * PAGE]).tobytes() == data
+        data = hashlib.shake_256(seed + page.to_bytes(4, "big")).digest(2 * PAGE_ROWS)
+        assert np.packbits(made[page * PAGE_ROWS : (page + 1) * PAGE_ROWS]).tobytes() == data
     assert np.packbits(made[:4]).tobytes().hex() == "46c7514f258f505f"
 
 

@@ -102,9 +102,8 @@ def embed(
     """
     from keybound import output as outputs
     from keybound import stages
-    from keybound.crypto import codes
+    from keybound.crypto import codes, keystream
     from keybound.provenance import content_tag
-    from keybound.seal import pattern
     from keybound.watermark import files
 
     if no_seal and (rolling or position is not None):
@@ -128,7 +127,7 @@ def embed(
         with Registry(registry or default_path()) as known:
             position = known.reserve(key.fingerprint, position)
     if own_mask:
-        position = pattern.place(position, wanted=True)
+        position = keystream.choose_position(position, sealed=True)
         assert position is not None
         nonce = codes.position_nonce(position)
     of: Any = {"key": key, "payload": number, "nonce": nonce}
@@ -151,7 +150,7 @@ def embed(
     if made.not_carried:
         say(f"not carried over: {', '.join(made.not_carried)}")
     if made.position is not None:
-        also = f", one of {pattern.USUAL} that recur (--party has one for each recording)"
+        also = f", one of {keystream.USUAL} that recur (--party has one for each recording)"
         say(f"sealed at position {made.position}{also if recurs else ''}")
     if name is not None:
         say(f"record {facts['record']}")

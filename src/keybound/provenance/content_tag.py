@@ -7,14 +7,13 @@ doubtful. Whoever lacks the key does not know which sums are taken. Knows levels
 files, no networks. The derivation is in docs/spec.md, and what it is worth in docs/security.md.
 """
 
-import hashlib
 import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from keybound.crypto import codes
+from keybound.crypto import codes, keystream
 from keybound.crypto.keys import Key
 from keybound.errors import CodeError
 from keybound.provenance.fingerprint import POWER_FLOOR, band_powers
@@ -76,7 +75,7 @@ def _sums(levels: Floats | Levels, key: Key, bits: int, nonce: bytes) -> npt.NDA
     seed = key.derive(LABEL, SEED_BYTES, nonce)
     rows = []
     for bit in range(bits):
-        stream = hashlib.shake_256(seed + bit.to_bytes(4, "big")).digest(-(-tiles.size // 8))
+        stream = keystream.page(seed, bit, -(-tiles.size // 8))
         signs = np.unpackbits(np.frombuffer(stream, np.uint8))[: tiles.size] * 2.0 - 1
         rows.append(float(signs @ tiles.reshape(-1)))
     return np.array(rows)

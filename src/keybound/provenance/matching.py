@@ -27,7 +27,8 @@ from keybound.provenance.fingerprint import (
     unpack,
 )
 from keybound.seal.pattern import BANDS
-from keybound.seal.sounds import respeed
+from keybound.seal.sounds import respeed, speeds_near
+from keybound.seal.tiles import busiest_part
 from keybound.types import Floats, Levels
 
 FALSE_MATCH = 1e-6  # how often other words are called the same, at most, corrected for the search
@@ -151,7 +152,9 @@ def _match(known: Fingerprint, sketch: Sketch, speed: float, tries: int) -> Matc
     if best.settled or not speed > 0 or len(sketch.whole) < COLUMN_STEPS * LEAST_COLUMNS:
         return best
     part = sketch.part.astype(np.float32)
-    speeds = list(_speeds(speed, len(part) * STEP_S))
+    # So close that none in between is missed.
+    steps = max(len(part) * STEP_S / SPEED_DRIFT_S, 1 / SPEED_STEP)
+    speeds = list(speeds_near(speed, math.ceil(speed * steps)))
     for one in speeds:
         found = _best(known, listen(respeed(part, one)), share * len(speeds))
         if found.decision == "same" and found.p < best.p:
@@ -172,22 +175,11 @@ def _at_speed(found: Match, speed: float, first_s: float) -> Match:
     )
 
 
-def _speeds(most: float, length_s: float) -> Iterator[float]:
-    """Give the speeds other than 1, so close that none in between is missed."""
-    count = math.ceil(most * max(length_s / SPEED_DRIFT_S, 1 / SPEED_STEP))
-    for step in range(1, count + 1):
-        yield 1 - most * step / count
-        yield 1 + most * step / count
-
-
 def _busiest(heard: Levels) -> slice:
-    """Find the part that is tried at other speeds: where most happens."""
+    """Return the part that is tried at other speeds: where most happens."""
     if len(heard) <= SPEED_PART:
         return slice(0, len(heard))
-    each = sum(np.square(heard[:, bit], dtype=np.float64) for bit in range(BITS))
-    power = np.cumsum(np.concatenate([[0.0], each]))
-    first = int(np.argmax(power[SPEED_PART:] - power[:-SPEED_PART]))
-    return slice(first, first + SPEED_PART)
+    return busiest_part(np.einsum("ij,ij->i", heard, heard, dtype=np.float64), SPEED_PART)
 
 
 def _best(known: Fingerprint, heard: Levels, share: int) -> Match:

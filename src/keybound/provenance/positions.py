@@ -7,9 +7,9 @@ One whose work fails is void: it is not given again. Knows SQLite and the tables
 import sqlite3
 from collections.abc import Iterator, Sequence
 
+from keybound.crypto.keystream import POSITIONS, check_position
 from keybound.errors import RegistryError
 from keybound.provenance.schema import writing
-from keybound.seal.pattern import POSITIONS, check_position
 
 
 def in_use(connection: sqlite3.Connection, key: str) -> int:

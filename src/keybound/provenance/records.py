@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from keybound import output
-from keybound.crypto import codes, signing
+from keybound.crypto import codes, keystream, signing
 from keybound.crypto.keys import FINGERPRINT_BYTES, Key
 from keybound.errors import KeyBoundError, NotGenuineError, RecordError
 from keybound.provenance.fingerprint import Fingerprint
-from keybound.seal import pattern
 
 VERSION = 1
 MAC_LABEL = "keybound-1/record"
@@ -61,7 +60,7 @@ class Record:
         object.__setattr__(self, "created", self.created.astimezone(UTC))
         codes.check_payload(self.payload, self.bits)
         if self.position is not None:
-            pattern.check_position(self.position)
+            keystream.check_position(self.position)
         for what, text in (("party", self.party), ("detector", self.detector)):
             _check_text(what, text)
         if len(self.nonce) > NONCE_MAX:

@@ -6,17 +6,15 @@ key the signs are laid on the recording's contrasts and summed. Knows arrays at 
 networks. Exact derivations and the proof of the p-value are in docs/spec.md.
 """
 
-import hashlib
-import secrets
 from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 
 from keybound.audio.streaming import Feeder
-from keybound.crypto.codes import Bits, check_integer
+from keybound.crypto import keystream
+from keybound.crypto.codes import Bits
 from keybound.crypto.keys import Key
-from keybound.errors import CodeError
 from keybound.types import Floats, Levels
 
 Signs = npt.NDArray[np.int8]
@@ -37,9 +35,6 @@ BANDS = len(EDGES) - 1  # 64
 
 LABEL = "keybound-1/seal"
 SEED_BYTES = 32
-POSITIONS = 1 << 32
-USUAL = 256  # positions that are looked through where none is known
-PAGE = 256  # columns that one call of the stream gives
 POWER_FLOOR = 1e-9  # of a bin: some 15 dB under the noise of 16-bit samples
 
 # How far a tile moves at most, by the frequency under which it lies. Measures of quality mind the
@@ -71,48 +66,20 @@ _QUADRANT = np.array(
 
 
 def signs(key: Key, code: Bits, position: int, first: int, count: int) -> Signs:
-    """Give the pattern's columns `first` to `first + count` at a position: (count, BANDS) of ±1.
+    """Return the pattern's columns `first` to `first + count` at a position: (count, BANDS) of ±1.
 
-    Key, position and code give a seed, the seed and the page's number 256 columns by SHAKE-256; a
-    set bit is +1. No two positions share any part of the pattern, nor do two codes: a seal speaks
+    Key, position and code give a seed, the seed a row of the keystream for each column; a set bit
+    is +1. No two positions share any part of the pattern, nor do two codes: a seal speaks
     for the payload and the nonce of its mark too.
     """
-    bound = check_position(position).to_bytes(4, "big") + np.packbits(code).tobytes()
+    bound = keystream.check_position(position).to_bytes(4, "big") + np.packbits(code).tobytes()
     seed = key.derive(LABEL, SEED_BYTES, bound)
-    pages = range(first // PAGE, -(-(first + count) // PAGE))
-    data = b"".join(
-        hashlib.shake_256(seed + page.to_bytes(4, "big")).digest(PAGE * BANDS // 8)
-        for page in pages
-    )
-    bits = np.unpackbits(np.frombuffer(data, np.uint8)).reshape(-1, BANDS)
-    start = first - pages.start * PAGE
-    return bits[start : start + count].astype(np.int8) * 2 - 1
-
-
-def check_position(position: int) -> int:
-    """Refuse a number that is no position in the stream."""
-    hint = f"from 0 to {POSITIONS - 1}"
-    position = check_integer("position", position, hint)
-    if not 0 <= position < POSITIONS:
-        raise CodeError(f"position {position} does not exist", hint=hint)
-    return position
-
-
-def place(position: int | None, *, wanted: bool) -> int | None:
-    """Give a recording's position: the one asked for, else a fresh one by chance; None for no seal.
-
-    Chance has the usual positions only, so that the seal is found by whoever was told nothing.
-    """
-    if wanted:
-        return secrets.randbelow(USUAL) if position is None else check_position(position)
-    if position is not None:
-        raise CodeError("a position is of no use without a seal", hint="leave one of the two out")
-    return None
+    return keystream.rows(seed, first, count, BANDS // 8).astype(np.int8) * 2 - 1
 
 
 def embedder(key: Key, code: Bits, position: int) -> Feeder:
     """Take 16 kHz mono samples of a host as they come; give what the seal adds to them."""
-    check_position(position)
+    keystream.check_position(position)
     done = 0  # blocks
 
     def run(piece: Floats, keep: slice) -> Floats:

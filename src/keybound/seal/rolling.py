@@ -7,7 +7,6 @@ audio it was made for. Knows the frames of a detection and keys: no audio, no ne
 are in docs/spec.md.
 """
 
-import hashlib
 import heapq
 import math
 from collections.abc import Sequence
@@ -18,12 +17,11 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
-from keybound.crypto import codes
+from keybound.crypto import codes, keystream
 from keybound.crypto.codes import Bits
 from keybound.crypto.keys import Key
-from keybound.seal.pattern import check_position
 from keybound.seal.search import SEALED_P, Found, Places, Sealed, tail
-from keybound.seal.tiles import CANDIDATES
+from keybound.seal.tiles import CANDIDATES, busiest_part
 from keybound.types import Detection
 
 Floats = npt.NDArray[np.float32]
@@ -31,7 +29,6 @@ Doubles = npt.NDArray[np.float64]
 
 LABEL = "keybound-1/roll"
 SEED_BYTES = 32
-PAGE = 256  # seconds that one call of the stream gives
 GRID_S = 0.1  # of a cell: between the places that are looked at
 NEAR = 2  # cells by which a recording may begin early or late and still count as uncut
 PART = 60  # seconds of a long recording that are searched; what is found is judged whole
@@ -40,19 +37,13 @@ LIMIT = 1e-3  # presence this near to 0 or 1 is as sure as it gets
 
 
 def masks(key: Key, bits: int, nonce: bytes, position: int, first: int, count: int) -> Bits:
-    """Give the masks of the seconds `first` to `first + count`: (count, bits) of 0 and 1.
+    """Return the masks of the seconds `first` to `first + count`: (count, bits) of 0 and 1.
 
-    Key, position and nonce give a seed, and the seed and the page's number 256 masks by SHAKE-256.
+    Key, position and nonce give a seed, the seed a row of the keystream for each second.
     """
-    seed = key.derive(LABEL, SEED_BYTES, check_position(position).to_bytes(4, "big") + nonce)
-    size = -(-bits // 8)
-    pages = range(first // PAGE, -(-(first + count) // PAGE))
-    data = b"".join(
-        hashlib.shake_256(seed + page.to_bytes(4, "big")).digest(PAGE * size) for page in pages
-    )
-    drawn = np.unpackbits(np.frombuffer(data, np.uint8).reshape(-1, size), axis=1)[:, :bits]
-    start = first - pages.start * PAGE
-    return drawn[start : start + count]
+    bound = keystream.check_position(position).to_bytes(4, "big") + nonce
+    seed = key.derive(LABEL, SEED_BYTES, bound)
+    return keystream.rows(seed, first, count, -(-bits // 8))[:, :bits]
 
 
 @dataclass(frozen=True)
@@ -196,8 +187,7 @@ class _Part:
 
     def __init__(self, read: list[Doubles], before: int) -> None:
         size = min(PART, *map(len, read))
-        power = np.concatenate([[0.0], np.cumsum(np.square(read[0]).sum(axis=1))])
-        self.first = int(np.argmax(power[size:] - power[:-size]))
+        self.first = busiest_part(np.square(read[0]).sum(axis=1), size).start
         parts = np.stack([one[self.first : self.first + size] for one in read]).astype(np.float32)
         self.flat = parts.transpose(0, 2, 1).reshape(len(read), -1).T  # (bits * size, leads)
         own = np.square(parts).sum(axis=2)[:, ::-1].cumsum(axis=1)[:, ::-1].T  # from each on

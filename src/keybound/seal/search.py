@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from keybound.crypto import keystream
 from keybound.crypto.codes import Bits
 from keybound.crypto.keys import Key
 from keybound.seal import pattern
@@ -38,7 +39,7 @@ class Places:
     `speed` is the largest change looked for: 0.05 for 5 % slower to 5 % faster.
     """
 
-    positions: Sequence[int] = range(pattern.USUAL)
+    positions: Sequence[int] = range(keystream.USUAL)
     reach_s: float = 60.0
     speed: float = 0.0
 

@@ -44,7 +44,8 @@ class Sound:
         """Return the tiles of a part of it at other speeds, up to a change of so much."""
         if most > 0 and most not in self._at_speeds:
             part = self.levels[busiest(self.levels, SPEED_PART)].astype(np.float32)
-            speeds = list(_speeds(most, len(part) * STEP_S))
+            length_s = len(part) * STEP_S
+            speeds = list(speeds_near(most, math.ceil(most * length_s / SPEED_STEP_S)))
             self._at_speeds[most] = [
                 Run(self.channel, Tiles(respeed(part, one)), one, len(speeds)) for one in speeds
             ]
@@ -77,9 +78,8 @@ def _between(rows: Floats, at: np.ndarray[tuple[int], np.dtype[np.float64]]) -> 
     return made
 
 
-def _speeds(most: float, length_s: float) -> Iterator[float]:
-    """Give the speeds other than 1 up to a change, so close that none in between is missed."""
-    count = math.ceil(most * length_s / SPEED_STEP_S)
+def speeds_near(most: float, count: int) -> Iterator[float]:
+    """Yield `count` speeds to either side of 1, up to a change of `most`."""
     for step in range(1, count + 1):
         yield 1 - most * step / count
         yield 1 + most * step / count

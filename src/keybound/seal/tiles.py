@@ -223,12 +223,18 @@ def _batches(spots: Sequence[Spot], size: int) -> Iterator[tuple[int, Sequence[S
 
 
 def busiest(levels: Floats | Levels, most: int) -> slice:
-    """Find the part of so many steps that holds most. It begins with a whole column."""
+    """Return the part of so many steps that holds most. It begins with a whole column."""
     if len(levels) <= most:
         return slice(0, len(levels))
     own = np.concatenate([np.square(tiles).sum(axis=1) for tiles in pattern.contrasts(levels, 0)])
-    power = np.concatenate([[0.0], np.cumsum(own, dtype=np.float64)])
-    first = int(np.argmax(power[most:] - power[:-most])) // COLUMN_STEPS * COLUMN_STEPS
+    first = busiest_part(own, most).start // COLUMN_STEPS * COLUMN_STEPS
+    return slice(first, first + most)
+
+
+def busiest_part(power: npt.NDArray[np.floating], most: int) -> slice:
+    """Return the part of `most` rows that holds most power, of (rows,) of which there are more."""
+    sums = np.concatenate([[0.0], np.cumsum(power, dtype=np.float64)])
+    first = int(np.argmax(sums[most:] - sums[:-most]))
     return slice(first, first + most)
 
 

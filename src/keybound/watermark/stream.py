@@ -16,7 +16,7 @@ import numpy.typing as npt
 from keybound.audio import arrays
 from keybound.audio.resample import Resampler
 from keybound.audio.streaming import Sum
-from keybound.crypto import codes
+from keybound.crypto import codes, keystream
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError, CodeError
 from keybound.model.detection import likelihood, strongest, weigh
@@ -68,7 +68,7 @@ class StreamEmbedder:
         sample_rate, channels = arrays.check_rate(sample_rate), _counted(channels)
         code = codes.encode(payload, key, card.bits, nonce)
         self._down = Resampler(sample_rate, card.rate, channels)
-        self.position = seals.place(position, wanted=seal)  # None: not sealed
+        self.position = keystream.choose_position(position, sealed=seal)  # None: not sealed
         self._feeders = []
         if rolling and self.position is None:
             raise CodeError("a rolling code needs a position", hint="seal it")
