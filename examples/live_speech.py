@@ -63,7 +63,7 @@ def main(output: str, pace: float = 1.0) -> None:
     print(f"a block of {1000 * BLOCK_S:.0f} ms took {1000 * slowest:.0f} ms at most")
     assert embedder.position is not None  # as it is sealed; keep it to find the seal at once
     verdict = keybound.Watermarker().judge(
-        detector.detection(),
+        detector.analysis(),
         key=key,
         payload=PAYLOAD,
         places=keybound.Places((embedder.position,)),

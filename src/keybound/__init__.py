@@ -23,7 +23,7 @@ from keybound.errors import (
 from keybound.provenance.origin import Origin
 from keybound.provenance.registry import Party, Registry
 from keybound.seal.search import Places, Sealed
-from keybound.types import Detection, Mark, Span
+from keybound.types import Analysis, Detection, Mark, Span
 from keybound.watermark.grader import Grader
 from keybound.watermark.stream import StreamDetector, StreamEmbedder
 from keybound.watermark.verdict import Verdict
@@ -39,6 +39,7 @@ from keybound.watermark.watermarker import (
 __version__ = "0.2.0"
 
 __all__ = [
+    "Analysis",
     "AttackError",
     "AudioError",
     "CodeError",

@@ -1,4 +1,4 @@
-"""What several rooms share: arrays, and what a detection is. Knows nothing of how one is made."""
+"""What several rooms share: arrays, detections and analyses. Knows nothing of how one is made."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -48,20 +48,23 @@ class Detection:
     frame_presence: Floats  # (frames,) in [0, 1]
     frame_logits: Floats  # (frames, bits), of the code, not of the payload
     code_logits: Floats  # (bits,) of the strongest mark; of all frames if there is none
-    levels: Levels | None = field(default=None, repr=False)  # for seals, where they were asked for
     channel: int | None = None  # the strongest view, from 0; None: the mix, or the only one
     channels_tried: int = 1  # views in which there was anything to hear
     others: tuple["Detection", ...] = field(default=(), repr=False)  # marked views but this one
-    channel_levels: Mapping[int, Levels] = field(default_factory=dict, repr=False)
-
-    @property
-    def heard(self) -> dict[int | None, Levels]:
-        """Return the levels to search, by channel, those of all channels together (None) first."""
-        found: dict[int | None, Levels] = {} if self.levels is None else {None: self.levels}
-        found.update(self.channel_levels.items())
-        return found
 
     @property
     def views(self) -> tuple["Detection", ...]:
         """Return the detections of all views to read: the strongest, then other marked ones."""
         return self, *self.others
+
+
+@dataclass(frozen=True, eq=False)
+class Analysis:
+    """A detection, and the levels of the recording in which seals and records are looked for.
+
+    Levels are by channel, first those of all channels together (None). A single channel is there
+    where it adds to them.
+    """
+
+    detection: Detection
+    levels: Mapping[int | None, Levels] = field(repr=False)

@@ -238,8 +238,8 @@ def test_a_payload_that_speaks_for_its_host(run: Run, home: Path, marker: Waterm
     assert copied.code == 1
     assert copied.json["grade"] in ("none", "present")  # without the payload there is no seal
     # Were all of the mark to come along, it still would not speak for what it came to.
-    heard = files.detect(marker, home / "marked.wav", levels=True)
-    moved = replace(heard, levels=files.listen(home / "other.wav"))
+    heard = files.analyse(marker, home / "marked.wav")
+    moved = replace(heard, levels={None: files.listen(home / "other.wav")})
     verdict = verification.judge_host(marker.card, moved, KEY)
     assert (verdict.grade, verdict.origin.match) == ("present", "other")
     assert "its payload does not speak for this audio" in verdict.words

@@ -213,7 +213,9 @@ def test_a_second_is_read_when_its_position_is_known(marker: Watermarker, rolled
     assert known.verified
     found = marker.detect(second, RATE)
     assert marker.decode(found, key=KEY, position=POSITION) == PAYLOAD
-    assert not marker.judge(found, key=KEY, payload=PAYLOAD).verified  # as a fixed code it is not
+    assert not marker.attribute(
+        found, key=KEY, payload=PAYLOAD
+    ).verified  # as a fixed code it is not
 
 
 def test_streams_roll_as_arrays_do(marker: Watermarker, host: Floats, rolled: Floats) -> None:

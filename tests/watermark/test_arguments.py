@@ -140,11 +140,18 @@ def test_no_answer_holds_what_is_no_number(
         assert np.isfinite(made).all()
         assert made.dtype == dtype
         for heard in (sound, np.clip(made, -most, most)):
-            found = marker.detect(heard, RATE, levels=True)
-            assert 0 <= found.presence <= 1
-            assert np.isfinite(found.frame_logits).all()
-            assert np.isfinite(found.heard[None]).all()
-            finite([found.presence, found.evidence_s, found.threshold, list(found.spans)])
+            found = marker.analyse(heard, RATE)
+            assert 0 <= found.detection.presence <= 1
+            assert np.isfinite(found.detection.frame_logits).all()
+            assert np.isfinite(found.levels[None]).all()
+            finite(
+                [
+                    found.detection.presence,
+                    found.detection.evidence_s,
+                    found.detection.threshold,
+                    list(found.detection.spans),
+                ]
+            )
             finite(marker.judge(found, **WHOSE, places=Places((0,))))
 
 
@@ -222,19 +229,20 @@ def takers(
     if name == "rho":
         yield lambda w: marker.verify(host, RATE, **WHOSE, rho=w)
         yield lambda w: marker.judge(found, **WHOSE, rho=w)
+        yield lambda w: marker.attribute(found.detection, **WHOSE, rho=w)
         return
     yield lambda w: marker.embed(host, RATE, **WHOSE | {name: w})
     yield lambda w: marker.mark(host, RATE, **WHOSE | {name: w})
     yield lambda w: keybound.embed(host, RATE, **WHOSE | {name: w})
     yield lambda w: StreamEmbedder(RATE, **WHOSE | {name: w})
     if name != "payload":
-        yield lambda w: marker.decode(found, **{"key": KEY, name: w})
+        yield lambda w: marker.decode(found.detection, **{"key": KEY, name: w})
     if name == "position":
         yield lambda w: marker.judge(found, **WHOSE, places=Places((w,)))
         return
     yield lambda w: marker.verify(host, RATE, **WHOSE | {name: w})
     yield lambda w: keybound.verify(host, RATE, **WHOSE | {name: w})
-    yield lambda w: marker.judge(found, **WHOSE | {name: w})
+    yield lambda w: marker.attribute(found.detection, **WHOSE | {name: w})
     yield lambda w: marker.judge(found, **WHOSE | {name: w}, places=Places((0,)))
 
 
@@ -242,7 +250,7 @@ def takers(
 def test_an_argument_that_is_wrong_is_refused_by_name(
     marker: Watermarker, host: Samples, name: str
 ) -> None:
-    found = marker.detect(host, RATE, levels=True)
+    found = marker.analyse(host, RATE)
     values, words = WRONG[name]
     for value in values:
         for call in takers(marker, host, found, name):

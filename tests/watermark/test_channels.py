@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from keybound.crypto.keys import Key
 from keybound.provenance import fingerprint
 from keybound.seal.search import Places
-from keybound.types import Detection
+from keybound.types import Analysis
 from keybound.watermark import channels, files
 from keybound.watermark.channels import Hearing
 from keybound.watermark.stream import weigh_views
@@ -45,14 +45,20 @@ def fixed(marker: Watermarker, host: Samples) -> Samples:
 
 
 def test_equal_channels_are_heard_once(marker: Watermarker, fixed: Samples) -> None:
-    alone = marker.detect(fixed, RATE, levels=True)
+    alone = marker.analyse(fixed, RATE)
     for count in (2, 3, 12):
-        found = marker.detect(np.stack([fixed] * count, axis=1), RATE, levels=True)
-        assert (found.channel, found.channels_tried, found.others) == (None, 1, ())
-        assert found.channel_levels == {}
-        np.testing.assert_array_equal(found.frame_presence, alone.frame_presence)
-        np.testing.assert_array_equal(found.frame_logits, alone.frame_logits)
-        np.testing.assert_array_equal(found.levels, alone.levels)
+        found = marker.analyse(np.stack([fixed] * count, axis=1), RATE)
+        assert (
+            found.detection.channel,
+            found.detection.channels_tried,
+            found.detection.others,
+        ) == (None, 1, ())
+        assert set(found.levels) == {None}
+        np.testing.assert_array_equal(
+            found.detection.frame_presence, alone.detection.frame_presence
+        )
+        np.testing.assert_array_equal(found.detection.frame_logits, alone.detection.frame_logits)
+        np.testing.assert_array_equal(found.levels[None], alone.levels[None])
         verdicts = [
             marker.judge(one, key=KEY, payload=PAYLOAD, places=Places()) for one in (found, alone)
         ]
@@ -103,10 +109,10 @@ def test_of_many_channels_eight_and_the_mix_are_heard(
     others = [voice * np.float32(-1) ** n * (1 + n) / 20 for n in range(11)]
     for channel, present in ((7, True), (8, False)):
         heard = np.stack([*others[:channel], fixed / 50, *others[channel:]], axis=1)
-        found = marker.detect(heard, RATE, levels=True)
-        assert found.channels_tried == 9
-        assert found.present is present
-        assert set(found.channel_levels) <= set(range(8))
+        found = marker.analyse(heard, RATE)
+        assert found.detection.channels_tried == 9
+        assert found.detection.present is present
+        assert set(found.levels) <= {None, *range(8)}
 
 
 def test_spans_that_only_another_channel_holds_are_told(
@@ -124,15 +130,16 @@ def test_spans_that_only_another_channel_holds_are_told(
 # Blocks, files, streams
 
 
-def alike(one: Detection, other: Detection) -> None:
+def alike(found: Analysis, expected: Analysis) -> None:
+    one, other = found.detection, expected.detection
     kept = ("present", "threshold", "evidence_threshold_s", "channel", "channels_tried")
     assert [getattr(one, name) for name in kept] == [getattr(other, name) for name in kept]
     assert one.presence == pytest.approx(other.presence, abs=1e-4)
     np.testing.assert_allclose(one.frame_presence, other.frame_presence, rtol=0, atol=2e-3)
     np.testing.assert_allclose(one.frame_logits, other.frame_logits, rtol=0, atol=4e-2)
     assert len(one.spans) == len(other.spans)
-    assert list(one.heard) == list(other.heard)
-    for own, its in zip(one.heard.values(), other.heard.values(), strict=True):
+    assert list(found.levels) == list(expected.levels)
+    for own, its in zip(found.levels.values(), expected.levels.values(), strict=True):
         np.testing.assert_allclose(own.astype(float), its.astype(float), rtol=0, atol=0.13)
 
 
@@ -147,14 +154,14 @@ def test_however_it_is_cut_the_answer_is_the_same(
         begin = data.draw(st.integers(0, length))
         sign = data.draw(st.sampled_from([-1, 0, 0.5]))
         heard[begin:, channel] = sign * heard[begin:, channel] if sign else voice[begin:length]
-    whole = marker.detect(heard, rate, levels=True)
+    whole = marker.analyse(heard, rate)
     edges = sorted(data.draw(st.lists(st.integers(0, length), max_size=8)))
     stream = marker.detector(rate, channels=count, levels=True)
     scores = [stream.push(heard[a:b]) for a, b in pairwise([0, *edges, length])]
     scores.append(stream.flush())
-    alike(stream.detection(), whole)
-    assert len(np.concatenate(scores)) == len(whole.frame_presence)
-    assert (np.concatenate(scores) >= whole.frame_presence - 2e-3).all()
+    alike(stream.analysis(), whole)
+    assert len(np.concatenate(scores)) == len(whole.detection.frame_presence)
+    assert (np.concatenate(scores) >= whole.detection.frame_presence - 2e-3).all()
 
 
 def test_channels_that_part_late_are_heard_as_from_the_start(
@@ -162,13 +169,13 @@ def test_channels_that_part_late_are_heard_as_from_the_start(
 ) -> None:
     """What came before the parting counts for each channel as if it had come alone."""
     right = np.concatenate([fixed[:RATE], voice[RATE:]])
-    found = marker.detect(np.stack([fixed, right], axis=1), RATE, levels=True)
+    found = marker.analyse(np.stack([fixed, right], axis=1), RATE)
     for channel, sound in enumerate((fixed, right)):
         alone = channels.listen(sound)
-        np.testing.assert_allclose(found.channel_levels[channel], alone, rtol=0, atol=0.13)
+        np.testing.assert_allclose(found.levels[channel], alone, rtol=0, atol=0.13)
     first = marker.detect(fixed, RATE)
-    assert found.channel == 0
-    np.testing.assert_allclose(found.frame_presence, first.frame_presence, atol=2e-3)
+    assert found.detection.channel == 0
+    np.testing.assert_allclose(found.detection.frame_presence, first.frame_presence, atol=2e-3)
 
 
 def test_files_are_heard_as_arrays(
@@ -179,11 +186,13 @@ def test_files_are_heard_as_arrays(
     heard = arranged("beside a louder voice", fixed, voice / 8)
     sf.write(tmp_path / "a.wav", heard, RATE, subtype="FLOAT")
     found, whole = (
-        files.detect(marker, tmp_path / "a.wav", levels=True),
-        marker.detect(heard, RATE, levels=True),
+        files.analyse(marker, tmp_path / "a.wav"),
+        marker.analyse(heard, RATE),
     )
     alike(found, whole)
-    assert fingerprint.take(files.listen(tmp_path / "a.wav")) == fingerprint.take(whole.heard[None])
+    assert fingerprint.take(files.listen(tmp_path / "a.wav")) == fingerprint.take(
+        whole.levels[None]
+    )
 
 
 # Levels
@@ -209,9 +218,9 @@ def test_single_levels_are_kept_for_so_long(
     seconds = 2 * len(channels.listen(fixed)) * fingerprint.STEP_S
     for most_s, kept in ((seconds + 0.1, {0, 1}), (seconds - 0.1, set()), (0.5, set())):
         monkeypatch.setattr(channels, "MOST_LEVELS_S", most_s)
-        found = marker.detect(heard, RATE, levels=True)
-        assert set(found.channel_levels) == kept
-        np.testing.assert_array_equal(found.heard[None], channels.listen(heard))
+        found = marker.analyse(heard, RATE)
+        assert set(found.levels) - {None} == kept
+        np.testing.assert_array_equal(found.levels[None], channels.listen(heard))
 
 
 def test_levels_that_add_nothing_are_not_searched(fixed: Samples, voice: Samples) -> None:
@@ -223,7 +232,7 @@ def test_levels_that_add_nothing_are_not_searched(fixed: Samples, voice: Samples
     ):
         hearing = Hearing(RATE, len(sounds), levels=True)
         hearing.hear(np.stack(sounds, axis=1), end=True)
-        assert set(hearing.levels(last=True)[1]) == kept
+        assert set(hearing.levels(last=True)) - {None} == kept
 
 
 # Chance

@@ -58,13 +58,13 @@ def test_the_mark_its_seal_and_its_record_are_found(
     marker: Watermarker, sealed: Samples, voice: Samples, name: str
 ) -> None:
     heard = arranged(name, sealed, voice)
-    found = marker.detect(heard, RATE, levels=True)
-    assert found.present
+    found = marker.analyse(heard, RATE)
+    assert found.detection.present
     places = Places((POSITION,))
     verdict = marker.judge(found, key=KEY, payload=PAYLOAD, places=places)
     assert (verdict.grade, verdict.verified, verdict.distance) == ("sealed", True, 0)
     known = fingerprint.take(channels.listen(sealed))
-    assert matching.match(known, found.heard).decision == "same"
+    assert matching.match(known, found.levels).decision == "same"
     wrong = marker.judge(found, key=OTHER, payload=PAYLOAD, places=places)
     assert min(wrong.seal.p, wrong.roll.p) > 1e-4
 
@@ -74,13 +74,13 @@ def test_a_rolling_code_is_read_in_the_view_that_holds_it(
     marker: Watermarker, host: Samples, voice: Samples, name: str
 ) -> None:
     rolled = marker.mark(host, RATE, **HOWS, rolling=True).samples
-    found = marker.detect(arranged(name, rolled, voice), RATE, levels=True)
+    found = marker.analyse(arranged(name, rolled, voice), RATE)
     verdict = marker.judge(found, key=KEY, payload=PAYLOAD, places=Places((POSITION,)))
     assert verdict.roll.holds
     assert verdict.distance == 0
-    alone = marker.detect(rolled, RATE, levels=True)
+    alone = marker.analyse(rolled, RATE)
     mono = marker.judge(alone, key=KEY, payload=PAYLOAD, places=Places((POSITION,)))
-    assert verdict.roll.places == len(found.views) * mono.roll.places
+    assert verdict.roll.places == len(found.detection.views) * mono.roll.places
 
 
 @pytest.mark.parametrize("rolling", [False, True])
@@ -130,13 +130,13 @@ def test_each_channel_may_carry_another_party(
 ) -> None:
     one = marker.mark(host, RATE, key=KEY, payload=PAYLOAD, position=1).samples
     two = marker.mark(voice, RATE, key=OTHER, payload=0xBEE, position=2).samples
-    found = marker.detect(np.stack([one, two], axis=1), RATE, levels=True)
-    assert {mark.channel for mark in found.marks} >= {0, 1}
+    found = marker.analyse(np.stack([one, two], axis=1), RATE)
+    assert {mark.channel for mark in found.detection.marks} >= {0, 1}
     for key, payload in ((KEY, PAYLOAD), (OTHER, 0xBEE)):
         verdict = marker.judge(found, key=key, payload=payload, places=Places())
         assert (verdict.grade, verdict.distance) == ("sealed", 0)
-        assert verdict.marks == len(found.marks)
-        assert verdict.bound == pytest.approx(len(found.marks) * codes.bound(16, 2))
+        assert verdict.marks == len(found.detection.marks)
+        assert verdict.bound == pytest.approx(len(found.detection.marks) * codes.bound(16, 2))
 
 
 def test_one_mark_in_two_channels_is_one_mark(marker: Watermarker, host: Samples) -> None:
@@ -144,7 +144,7 @@ def test_one_mark_in_two_channels_is_one_mark(marker: Watermarker, host: Samples
     found = marker.detect(marked, RATE)
     assert len(found.others) == 2
     assert len(found.marks) == 1
-    assert marker.judge(found, key=KEY, payload=PAYLOAD).bound == codes.bound(16, 2)
+    assert marker.attribute(found, key=KEY, payload=PAYLOAD).bound == codes.bound(16, 2)
 
 
 def test_p_counts_the_channels(marker: Watermarker, fixed: Samples, voice: Samples) -> None:
@@ -165,14 +165,14 @@ def test_a_recording_of_two_voices_is_the_same_mixed_down(
     known = fingerprint.take(channels.listen(both))
     assert matching.match(known, channels.listen(both.mean(axis=1))).decision == "same"
     assert matching.match(known, channels.listen(host[::-1])).decision != "same"
-    heard = marker.detect(np.stack([voice, host[::-1]], axis=1), RATE, levels=True).heard
+    heard = marker.analyse(np.stack([voice, host[::-1]], axis=1), RATE).levels
     assert matching.match(known, heard).p >= matching.match(known, heard[None]).p / 3
 
 
 def test_a_sketch_holds_the_channels(host: Samples, voice: Samples, marker: Watermarker) -> None:
-    found = marker.detect(np.stack([host, 4 * voice], axis=1), RATE, levels=True)
-    sent = matching.Sketch.parse(matching.Sketch.of(found.heard).to_bytes())
+    found = marker.analyse(np.stack([host, 4 * voice], axis=1), RATE)
+    sent = matching.Sketch.parse(matching.Sketch.of(found.levels).to_bytes())
     assert [one.channel for one in (sent, *sent.others)] == [None, 0, 1]
     known = fingerprint.take(channels.listen(host))
-    direct, there = matching.match(known, found.heard), matching.match(known, sent)
+    direct, there = matching.match(known, found.levels), matching.match(known, sent)
     assert (direct.decision, direct.channel) == (there.decision, there.channel) == ("same", 0)

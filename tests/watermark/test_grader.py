@@ -34,7 +34,7 @@ def oracle(marker: Watermarker, key: Key) -> Oracle:
         logits = 8 * (2 * code.astype(np.float32) - 1)
         empty = np.zeros(0, np.float32)
         found = Detection(True, 0.9, 0.5, 1.0, 0.5, (), (), 0.02, empty, empty, logits)
-        return marker.judge(found, key=key, payload=PAYLOAD, rho=RHO)
+        return marker.attribute(found, key=key, payload=PAYLOAD, rho=RHO)
 
     return ask
 

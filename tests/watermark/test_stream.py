@@ -86,7 +86,7 @@ def test_a_marked_stream_verifies(clip: Samples) -> None:
         detector.push(embedder.push(clip[start : start + 320]))
     detector.push(embedder.flush())
     detector.flush()
-    verdict = Watermarker().judge(detector.detection(), key=KEY, payload=PAYLOAD)
+    verdict = Watermarker().attribute(detector.detection(), key=KEY, payload=PAYLOAD)
     assert verdict.verified
     assert verdict.distance == 0
 
@@ -159,4 +159,4 @@ def test_a_pasted_sentence_is_found_at_its_edges(
     (span,) = found.spans
     assert span.start_s == pytest.approx(before / RATE, abs=0.25)
     assert span.end_s == pytest.approx((before + len(sentence)) / RATE, abs=0.25)
-    assert marker.judge(found, key=KEY, payload=PAYLOAD).verified
+    assert marker.attribute(found, key=KEY, payload=PAYLOAD).verified

@@ -11,7 +11,7 @@ from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.provenance import fingerprint
 from keybound.provenance.records import Entry
-from keybound.types import Detection
+from keybound.types import Analysis
 from keybound.watermark import files, verification
 from keybound.watermark.claims import Claim, Options
 from keybound.watermark.verdict import Verdict
@@ -28,24 +28,23 @@ def speech(name: str) -> Any:
     return np.tile(samples, 2)
 
 
-def heard(marker: Watermarker, samples: Any) -> Detection:
-    return marker.detect(samples, RATE, levels=True)
+def heard(marker: Watermarker, samples: Any) -> Analysis:
+    return marker.analyse(samples, RATE)
 
 
-def forged(marker: Watermarker, code: codes.Bits) -> Detection:
+def forged(marker: Watermarker, code: codes.Bits) -> Analysis:
     """Mark other speech with a code: the networks are public, and any key writes any code."""
     payload = codes.from_bits(code ^ codes.mask(FORGER, BITS))
     host = speech("espeak-ng-gb")
     return heard(marker, marker.mark(host, RATE, key=FORGER, payload=payload).samples)
 
 
-def judged(marker: Watermarker, found: Detection, *entries: Entry, **how: Any) -> Verdict:
+def judged(marker: Watermarker, found: Analysis, *entries: Entry, **how: Any) -> Verdict:
     return verification.judge(marker.card, found, [ALICE], {"alice": entries}, Options(**how))[0]
 
 
-def entry(found: Detection, position: int) -> Entry:
-    assert found.levels is not None
-    taken = fingerprint.take(found.levels)
+def entry(found: Analysis, position: int) -> Entry:
+    taken = fingerprint.take(found.levels[None])
     written = files.Written(7.0, 0.1, 0, position, 7 * RATE, RATE, "", taken)
     of: Any = {"party": "alice", "key": KEY, "payload": PAYLOAD}
     made = files.record(Watermarker(), written, nonce=codes.position_nonce(position), **of)
@@ -65,7 +64,9 @@ def test_the_nonce_of_a_position() -> None:
 def test_one_known_payload_opens_the_fixed_mask(marker: Watermarker) -> None:
     """The paper's concession: what is read from one recording marks any other as the party's."""
     marked = marker.mark(speech("flite-rms"), RATE, key=KEY, payload=PAYLOAD, position=3)
-    code = (heard(marker, marked.samples).code_logits > 0).astype(np.uint8)  # no key is needed
+    code = (heard(marker, marked.samples).detection.code_logits > 0).astype(
+        np.uint8
+    )  # no key is needed
     mask = code ^ codes.to_bits(PAYLOAD, BITS)  # and the payload is known
     assert np.array_equal(mask, codes.mask(KEY, BITS))
     verdict = judged(marker, forged(marker, mask ^ codes.to_bits(PAYLOAD, BITS)))
@@ -75,7 +76,7 @@ def test_one_known_payload_opens_the_fixed_mask(marker: Watermarker) -> None:
 def test_a_mask_of_its_own_opens_nothing_else(marker: Watermarker) -> None:
     how: Any = {"key": KEY, "payload": PAYLOAD, "position": 3, "nonce": codes.position_nonce(3)}
     marked = heard(marker, marker.mark(speech("flite-rms"), RATE, **how).samples)
-    code = (marked.code_logits > 0).astype(np.uint8)
+    code = (marked.detection.code_logits > 0).astype(np.uint8)
     assert np.array_equal(code, codes.encode(PAYLOAD, KEY, BITS, codes.position_nonce(3)))
     for entries in ((), (entry(marked, 3),)):
         own = judged(marker, marked, *entries, own_mask=True)
@@ -105,10 +106,9 @@ def test_the_record_says_which_mask_where_the_seal_is_gone(marker: Watermarker) 
 
 
 def recorded(
-    found: Detection, position: int | None, nonce: bytes, number: int = 1, key: Key = KEY
+    found: Analysis, position: int | None, nonce: bytes, number: int = 1, key: Key = KEY
 ) -> Entry:
-    assert found.levels is not None
-    taken = fingerprint.take(found.levels)
+    taken = fingerprint.take(found.levels[None])
     written = files.Written(7.0, 0.1, 0, position, 7 * RATE, RATE, "", taken)
     of: Any = {"party": "alice", "key": key, "payload": PAYLOAD}
     return Entry(number, files.record(Watermarker(), written, nonce=nonce, **of))
@@ -135,7 +135,7 @@ def test_a_mask_is_taken_from_the_record_of_this_audio_alone(marker: Watermarker
     kept = recorded(marked, None, b"\x07")
     own = judged(marker, marked, kept)
     assert (own.grade, own.distance, own.origin.match) == ("attributed", 0, "same")
-    code = (marked.code_logits > 0).astype(np.uint8)
+    code = (marked.detection.code_logits > 0).astype(np.uint8)
     assert np.array_equal(code, codes.encode(PAYLOAD, KEY, BITS, b"\x07"))
     copied = judged(marker, forged(marker, code), kept)
     assert (copied.grade, copied.origin.match) == ("present", "other")

@@ -69,7 +69,7 @@ def test_wrong_keys_are_at_chance_and_pass_as_seldom_as_the_bound_says(
     marker: Watermarker, exact: Detection
 ) -> None:
     keys = [Key(n.to_bytes(32)) for n in range(2000)]
-    verdicts = [marker.judge(exact, key=key, payload=PAYLOAD) for key in keys]
+    verdicts = [marker.attribute(exact, key=key, payload=PAYLOAD) for key in keys]
     distances = [verdict.distance for verdict in verdicts]
     assert distances == [codes.distance(codes.mask(KEY, 16), codes.mask(k, 16)) for k in keys]
     assert np.mean(distances) == pytest.approx(8, abs=0.2)
@@ -82,7 +82,7 @@ def test_the_rule_ends_at_rho(
     marker: Watermarker, exact: Detection, wrong: int, verified: bool
 ) -> None:
     claimed = PAYLOAD ^ (0x0421 & ((1 << 4 * wrong) - 1))
-    verdict = marker.judge(exact, key=KEY, payload=claimed)
+    verdict = marker.attribute(exact, key=KEY, payload=claimed)
     assert verdict.distance == wrong
     assert verdict.verified is verified
 
@@ -91,7 +91,7 @@ def test_the_rule_ends_at_rho(
 def test_a_wrong_payload_does_not_verify(
     marker: Watermarker, exact: Detection, payload: int
 ) -> None:
-    verdict = marker.judge(exact, key=KEY, payload=payload)
+    verdict = marker.attribute(exact, key=KEY, payload=payload)
     assert not verdict.verified
     assert verdict.present
 
@@ -100,14 +100,14 @@ def test_rho_of_the_caller_takes_the_place_of_the_models(
     marker: Watermarker, exact: Detection
 ) -> None:
     near = PAYLOAD ^ 1
-    strict = marker.judge(exact, key=KEY, payload=near, rho=0)
+    strict = marker.attribute(exact, key=KEY, payload=near, rho=0)
     assert (strict.verified, strict.distance, strict.rho) == (False, 1, 0)
     assert strict.bound == pytest.approx(2**-16)
-    assert marker.judge(exact, key=KEY, payload=near, rho=1).verified
+    assert marker.attribute(exact, key=KEY, payload=near, rho=1).verified
 
 
 def test_nobody_is_judged_by_bits_without_presence(marker: Watermarker, exact: Detection) -> None:
-    verdict = marker.judge(replace(exact, present=False), key=KEY, payload=PAYLOAD)
+    verdict = marker.attribute(replace(exact, present=False), key=KEY, payload=PAYLOAD)
     assert not verdict.verified
     assert verdict.distance <= verdict.rho
 
@@ -115,7 +115,7 @@ def test_nobody_is_judged_by_bits_without_presence(marker: Watermarker, exact: D
 def test_the_bound_is_corrected_for_the_parties_tried(
     marker: Watermarker, exact: Detection
 ) -> None:
-    one, many = (marker.judge(exact, key=KEY, payload=PAYLOAD, tries=n) for n in (1, 100))
+    one, many = (marker.attribute(exact, key=KEY, payload=PAYLOAD, tries=n) for n in (1, 100))
     assert many.bound == pytest.approx(1 - (1 - one.bound) ** 100)
     assert many.tries == 100
 
@@ -123,22 +123,22 @@ def test_the_bound_is_corrected_for_the_parties_tried(
 def test_every_mark_is_tried_and_the_bound_knows(marker: Watermarker, exact: Detection) -> None:
     others = [Mark((), logits_of(PAYLOAD ^ flip)) for flip in (0xFFFF, 0x0FF0)]
     several = replace(exact, marks=(*others, *exact.marks))
-    verdict = marker.judge(several, key=KEY, payload=PAYLOAD, tries=10)
+    verdict = marker.attribute(several, key=KEY, payload=PAYLOAD, tries=10)
     assert verdict.verified
     assert (verdict.distance, verdict.marks, verdict.tries) == (0, 3, 10)
     assert verdict.bound == pytest.approx(1 - (1 - 3 * codes.bound(16, 2)) ** 10)
-    wide = marker.judge(replace(exact, marks=exact.marks * 8), key=KEY, payload=PAYLOAD, rho=15)
+    wide = marker.attribute(replace(exact, marks=exact.marks * 8), key=KEY, payload=PAYLOAD, rho=15)
     assert wide.bound == 1
 
 
 def test_only_the_same_nonce_verifies(marker: Watermarker, clip: Samples) -> None:
     marked = marker.embed(clip, RATE, key=KEY, payload=PAYLOAD, position=0, nonce=b"clip 1")
     found = marker.detect(marked, RATE)
-    right = marker.judge(found, key=KEY, payload=PAYLOAD, nonce=b"clip 1")
+    right = marker.attribute(found, key=KEY, payload=PAYLOAD, nonce=b"clip 1")
     assert right.verified
     assert right.distance == 0
     for nonce in (b"", b"clip 2", b"clip 1 "):
-        verdict = marker.judge(found, key=KEY, payload=PAYLOAD, nonce=nonce)
+        verdict = marker.attribute(found, key=KEY, payload=PAYLOAD, nonce=nonce)
         masks = codes.mask(KEY, 16, b"clip 1"), codes.mask(KEY, 16, nonce)
         assert verdict.distance == codes.distance(*masks)
         assert not verdict.verified
@@ -151,7 +151,7 @@ def test_a_payload_that_does_not_fit_is_refused(
     with pytest.raises(CodeError, match="does not fit in 16 bits"):
         marker.embed(clip, RATE, key=KEY, payload=payload, position=0)
     with pytest.raises(CodeError, match="does not fit in 16 bits"):
-        marker.judge(found, key=KEY, payload=payload)
+        marker.attribute(found, key=KEY, payload=payload)
 
 
 # Detection: frames, pooling, spans
@@ -208,7 +208,7 @@ def test_a_marked_sentence_is_found_between_unmarked_ones(
     (span,) = found.spans
     assert span.start_s == pytest.approx(3.5, abs=0.25)
     assert span.end_s == pytest.approx(7.0, abs=0.25)
-    verdict = marker.judge(found, key=KEY, payload=PAYLOAD)
+    verdict = marker.attribute(found, key=KEY, payload=PAYLOAD)
     assert verdict.verified
     assert (verdict.distance, verdict.marks) == (0, 1)
 
@@ -264,10 +264,10 @@ def test_one_second_of_recorded_speech(marker: Watermarker, recorded: list[Sampl
         key, payload = Key(bytes([index]) * 32), 0x1234 * index & 0xFFFF
         marked = marker.embed(host, RATE, key=key, payload=payload, position=0, check=False)
         found = marker.detect(marked, RATE)
-        right.append(1 - marker.judge(found, key=key, payload=payload).distance / 16)
+        right.append(1 - marker.attribute(found, key=key, payload=payload).distance / 16)
         for other in range(10):
             key = Key(bytes([100 + index, other]) * 16)
-            verdict = marker.judge(found, key=key, payload=payload)
+            verdict = marker.attribute(found, key=key, payload=payload)
             wrong.append(1 - verdict.distance / 16)
             passed.append(verdict.verified)
     assert np.mean(right) >= 0.99

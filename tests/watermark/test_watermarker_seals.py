@@ -78,15 +78,15 @@ def test_levels_are_heard_only_where_they_are_asked_for(
     marker: Watermarker, clip: Samples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whose = {"key": KEY, "payload": PAYLOAD}
-    heard = marker.detect(clip, RATE, levels=True)
-    assert heard.levels is not None
-    assert len(heard.levels) == pytest.approx(100 * len(clip) / RATE, abs=2)
+    heard = marker.analyse(clip, RATE)
+    assert len(heard.levels[None]) == pytest.approx(100 * len(clip) / RATE, abs=2)
     monkeypatch.setattr(pattern, "listener", lambda: pytest.fail("nobody asked"))
-    found = marker.detect(clip, RATE)
-    assert found.levels is None
-    marker.judge(found, **whose)
-    with pytest.raises(KeyBoundError, match="does not hold what a seal is looked for in"):
-        marker.judge(found, **whose, places=Places())
+    marker.attribute(marker.detect(clip, RATE), **whose)
+    stream = marker.detector(RATE)
+    stream.push(clip)
+    stream.detection()
+    with pytest.raises(KeyBoundError, match="keeps no levels"):
+        stream.analysis()
 
 
 def test_a_verdict_reads_as_a_sentence() -> None:
@@ -161,6 +161,6 @@ def test_a_mean_of_recordings_keeps_the_seals_of_all(marker: Watermarker, clip: 
     whose = {"key": KEY, "payload": PAYLOAD}
     long = np.concatenate([clip, clip[::-1]])
     copies = [marker.embed(long, RATE, **whose, position=p, check=False) for p in range(2)]
-    found = marker.detect(np.mean(copies, axis=0), RATE, levels=True)
+    found = marker.analyse(np.mean(copies, axis=0), RATE)
     for position in range(2):
         assert marker.judge(found, **whose, places=Places((position,))).seal.holds

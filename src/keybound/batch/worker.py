@@ -25,7 +25,7 @@ from keybound.output import Part
 from keybound.provenance.matching import Sketch
 from keybound.provenance.origin import MATCHES, Origin
 from keybound.seal.search import Places
-from keybound.types import Detection
+from keybound.types import Analysis, Detection
 from keybound.watermark import files, verification
 from keybound.watermark.claims import Claim, Options
 from keybound.watermark.verdict import Verdict
@@ -125,36 +125,31 @@ class Worker:
             raise KeyFileError(what, hint="the key of a batch must stay the same")
         return key
 
-    def _heard(self, path: str, *, levels: bool = True) -> tuple[Detection, float]:
-        """Detect in a file; give the seconds of audio too."""
-        found = files.detect(self.marker, path, levels=levels)
-        return found, _seconds(path) or len(found.frame_presence) * found.frame_s
-
     def _claim(self, one: Whose, task: Task) -> Claim:
         payload = task.payload if task.payload is not None else one.payload
         assert payload is not None
         return Claim(one.name, self._key(one), payload, one.rho, one.drawn)
 
     def _detect(self, task: Task) -> Row:
-        found, seconds = self._heard(task.source, levels=False)
-        return _columns(found) | {"seconds": seconds}
+        found = files.detect(self.marker, task.source)
+        return _columns(found) | {"seconds": _seconds(task.source, found)}
 
     def _verify(self, task: Task) -> Row:
         """Give the verdict on the claimant, or of all of them the one that comes nearest."""
-        found, seconds = self._heard(task.source)
+        heard = files.analyse(self.marker, task.source)
         whose = self.job.whose if task.who is None else (self.job.whose[task.who],)
         claims = [self._claim(one, task) for one in whose]
         masks = {one.name: one.masks for one in whose}
         asked = Options(task.nonce)
-        verdicts = verification.judge(self.marker.card, found, claims, {}, asked, masks=masks)
+        verdicts = verification.judge(self.marker.card, heard, claims, {}, asked, masks=masks)
         verdict, one = min(zip(verdicts, whose, strict=True), key=lambda pair: _nearness(pair[0]))
-        row = _columns(verdict) | {"seconds": seconds}
+        row = _columns(verdict) | {"seconds": _seconds(task.source, heard.detection)}
         row |= {"untried": self.job.untried} if task.who is None else {}
         theirs = verdict.rule_holds or verdict.placed.holds
         row["party"] = (one.name or None) if theirs or task.who is not None else None
         if theirs:
             row["origin"] = "none"
-            row |= {HEARD: _sketched(found, verdict)} if one.recorded else {}
+            row |= {HEARD: _sketched(heard, verdict)} if one.recorded else {}
         return row
 
     def _embed(self, task: Task) -> Row:
@@ -198,17 +193,19 @@ class Worker:
         """Take an output that a try killed at the last moment left behind, if it is that."""
         assert task.output is not None
         try:
-            found, seconds = self._heard(task.output)
+            heard = files.analyse(self.marker, task.output)
         except KeyBoundError:
             return None
         claim = self._claim(one, task)
         how: Any = {"key": claim.key, "payload": claim.payload, "nonce": task.nonce}
         how |= {"rho": one.rho}
-        fixed = self.marker.judge(found, **how)  # which a rolling code agrees with by chance only
-        verdict = self.marker.judge(found, **how, places=Places((_position(task),)))
+        # A rolling code agrees with the fixed one by chance only.
+        fixed = self.marker.attribute(heard.detection, **how)
+        verdict = self.marker.judge(heard, **how, places=Places((_position(task),)))
         rolls = verdict.distance < fixed.distance
         if not verdict.rule_holds or rolls != self.job.rolling:
             return None
+        seconds = _seconds(task.output, heard.detection)
         return _columns(verdict) | {"seconds": seconds, "record": task.record}
 
     def _record(self, written: files.Written, one: Whose, task: Task) -> str | None:
@@ -224,12 +221,11 @@ def _nearness(verdict: Verdict) -> tuple[bool, bool, int]:
     return not verdict.placed.holds, not verdict.rule_holds, verdict.distance
 
 
-def _sketched(found: Detection, verdict: Verdict) -> Row:
-    """Give what the records are compared with, and what the grade is after each answer."""
-    assert found.levels is not None
+def _sketched(heard: Analysis, verdict: Verdict) -> Row:
+    """Return what the records are compared with, and what the grade is after each answer."""
     answers = {match: dataclasses.replace(verdict, origin=Origin(match)) for match in MATCHES}
     return {
-        "sketch": base64.b64encode(Sketch.of(found.heard).to_bytes()).decode(),
+        "sketch": base64.b64encode(Sketch.of(heard.levels).to_bytes()).decode(),
         "placed": dataclasses.asdict(verdict.placed),
         "grades": {match: answer.grade for match, answer in answers.items()},
     }
@@ -262,13 +258,14 @@ def _position(task: Task) -> int:
     return int(task.name[:8], 16) % len(Places().positions)
 
 
-def _seconds(path: str | os.PathLike[str]) -> float | None:
-    """Give the length of a file that soundfile reads."""
+def _seconds(path: str | os.PathLike[str], found: Detection) -> float:
+    """Return the length of a file: what soundfile says, else that of the frames that were heard."""
     import soundfile
 
     with contextlib.suppress(soundfile.SoundFileError), silence():
-        return float(soundfile.info(sndfile_name(path)).duration)
-    return None
+        if duration := float(soundfile.info(sndfile_name(path)).duration):
+            return duration
+    return len(found.frame_presence) * found.frame_s
 
 
 def in_words(error: BaseException) -> str:

@@ -111,7 +111,7 @@ def verify(
         entries = records.entries_of(claims, registry, told)
     for one in untried:
         say(f"not tried: {one.error}")
-    found = files.detect(marker, recording, levels=True, progress=progress_bar("listening"))
+    found = files.analyse(marker, recording, progress=progress_bar("listening"))
     search = progress_bar("searching")
     if from_host:
         verdicts = [verification.judge_host(marker.card, found, key, asked, progress=search)]

@@ -44,9 +44,10 @@ def run(marker: Watermarker, folder: Path) -> None:
         parameters = hit.draw(np.random.default_rng(0), None)
         heard[f"marked, {name}"] = hit.apply(marked[:, 0], rate, parameters)
     for name, samples in heard.items():
-        found = marker.detect(samples, rate, levels=True)
+        analysis = marker.analyse(samples, rate)
+        found = analysis.detection
         right, other = (
-            marker.judge(found, key=one, payload=PAYLOAD, places=places) for one in (key, wrong)
+            marker.judge(analysis, key=one, payload=PAYLOAD, places=places) for one in (key, wrong)
         )
         bits = f"{right.bits - right.distance} of {right.bits}"
         answers = [right.grade, other.grade]

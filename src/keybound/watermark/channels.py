@@ -111,8 +111,8 @@ class Hearing:
             if sound.frames is not None
         }
 
-    def levels(self, *, last: bool) -> tuple[Levels, Mapping[int, Levels]]:
-        """Return the levels of all channels together, and those of single ones that add to them.
+    def levels(self, *, last: bool) -> dict[int | None, Levels]:
+        """Return the levels of all channels together (None), and of single ones that add to them.
 
         A silent channel adds nothing, nor do channels that all have the same levels.
         """
@@ -121,8 +121,10 @@ class Hearing:
         for channel, rows in alone.items():
             if not _silent(rows) and not any(rows.equals(other) for other in distinct.values()):
                 distinct[channel] = rows
-        kept = {c: rows.all(last=last) for c, rows in distinct.items() if len(distinct) > 1}
-        return self._combined.all(last=last), kept
+        kept: dict[int | None, Levels] = {None: self._combined.all(last=last)}
+        if len(distinct) > 1:
+            kept.update((channel, rows.all(last=last)) for channel, rows in distinct.items())
+        return kept
 
     def _columns(self, samples: Floats) -> dict[int, Floats]:
         """Return what each view hears of some samples, (samples, 1); part those that differ."""
@@ -211,4 +213,4 @@ def listen(samples: npt.ArrayLike) -> Levels:
     shaped = heard.reshape(len(heard), -1) if len(heard) else np.zeros((0, 1), np.float32)
     hearing = Hearing(pattern.RATE, shaped.shape[1], levels=True)
     hearing.hear(shaped, end=True)
-    return hearing.levels(last=True)[0]
+    return hearing.levels(last=True)[None]

@@ -24,9 +24,9 @@ from keybound.output import Part
 from keybound.provenance import fingerprint, records
 from keybound.provenance.fingerprint import Fingerprint
 from keybound.seal.search import Places
-from keybound.types import Detection, Levels
+from keybound.types import Analysis, Detection, Levels
 from keybound.watermark.channels import Hearing
-from keybound.watermark.stream import SHORTEST_S, How, too_short
+from keybound.watermark.stream import SHORTEST_S, How, StreamDetector, too_short
 from keybound.watermark.verdict import Verdict
 from keybound.watermark.watermarker import BLOCK_S, Watermarker, why_unreadable
 
@@ -78,16 +78,16 @@ def embed(
     mode = outputs.mode_of(host)
     with outputs.staged(output, source=host, replace=replace, mode=mode) as part:
         written = _write(marker, host, part.path, how, lambda done, of: progress(done, 2 * of))
-        heard = detect(
-            marker, part.path, levels=True, progress=lambda done, of: progress(of + done, 2 * of)
-        )
-        where = None if written.position is None else Places((written.position,), reach_s=0.0)
-        verdict = marker.judge(heard, **secret, rho=rho, places=where)
+        heard = analyse(marker, part.path, progress=lambda done, of: progress(of + done, 2 * of))
+        if written.position is None:
+            verdict = marker.attribute(heard.detection, **secret, rho=rho)
+        else:
+            where = Places((written.position,), reach_s=0.0)
+            verdict = marker.judge(heard, **secret, rho=rho, places=where)
         if not verdict.rule_holds:
             why = why_unreadable(written.power, written.seconds)
             raise AudioError(f"{host} does not hold a mark: {why}", hint="nothing was written")
-        assert heard.levels is not None
-        written = _described(written, part.path, heard.levels)
+        written = _described(written, part.path, heard.levels[None])
         appear(part, written)
     return verdict, written
 
@@ -170,10 +170,26 @@ def detect(
     marker: Watermarker,
     recording: str | os.PathLike[str],
     *,
-    levels: bool = False,
     progress: Progress = lambda *_: None,
 ) -> Detection:
-    """Look for a mark in a file. No key is needed; a seal is looked for in the `levels`."""
+    """Return whether there is a mark in a file, and where. No key is needed."""
+    return _pushed(marker, recording, levels=False, progress=progress).detection()
+
+
+def analyse(
+    marker: Watermarker,
+    recording: str | os.PathLike[str],
+    *,
+    progress: Progress = lambda *_: None,
+) -> Analysis:
+    """Return the detection in a file with what seals and records are looked for in."""
+    return _pushed(marker, recording, levels=True, progress=progress).analysis()
+
+
+def _pushed(
+    marker: Watermarker, recording: str | os.PathLike[str], *, levels: bool, progress: Progress
+) -> StreamDetector:
+    """Return a detector that has heard a whole file."""
     with recordings.Reader(recording) as file:
         stream = marker.detector(file.sample_rate, channels=file.channels, levels=levels)
         held = None  # the last block ends the stream
@@ -182,7 +198,7 @@ def detect(
                 stream.push(held)
             held = block
     stream.flush(held)
-    return stream.detection()
+    return stream
 
 
 def listen(recording: str | os.PathLike[str]) -> Levels:
@@ -192,7 +208,7 @@ def listen(recording: str | os.PathLike[str]) -> Levels:
         for block in _blocks(file, lambda *_: None):
             hearing.hear(block.astype(np.float32, copy=False))
     hearing.hear(np.zeros((0, file.channels), np.float32), end=True)
-    return hearing.levels(last=True)[0]
+    return hearing.levels(last=True)[None]
 
 
 def _blocks(file: recordings.Reader, progress: Progress) -> Iterator[arrays.Samples]:

@@ -18,12 +18,12 @@ from keybound.audio.resample import Resampler
 from keybound.audio.streaming import Sum
 from keybound.crypto import codes, keystream
 from keybound.crypto.keys import Key
-from keybound.errors import AudioError, CodeError
+from keybound.errors import AudioError, CodeError, KeyBoundError
 from keybound.model.detection import likelihood, strongest, weigh
 from keybound.model.networks import ABSENT, Card, Engine, shipped
 from keybound.seal import pattern as seals
 from keybound.seal.rolling import Roll
-from keybound.types import Detection, Floats
+from keybound.types import Analysis, Detection, Floats
 from keybound.watermark.channels import Hearing
 
 SHORTEST_S = 0.1  # under this there is nothing to judge
@@ -149,10 +149,11 @@ class StreamDetector:
     """Look for a mark in sound as it comes, of any length. Anyone can: no key is needed.
 
     `push` gives the presence of the frames that are known by now, in [0, 1], at most `latency_s`
-    after they were heard; `flush` gives the last of them. `detection` weighs all so far. Channels
+    after they were heard; `flush` gives the last of them. `detection` weighs all so far; `analysis`
+    adds what a seal is looked for in, if the stream was begun with `levels`. Channels
     that differ are heard one by one and as their mix (`channels`): a frame's presence is then that
     of the view which has most. It keeps the values of every frame, 12 megabytes an hour and 6 for
-    each of several views, and with `levels` what a seal is looked for in too, 46 more.
+    each of several views, and with `levels` 46 more.
     """
 
     def __init__(
@@ -175,7 +176,7 @@ class StreamDetector:
             width=1 + self.card.bits,
             levels=levels,
         )
-        self._listens = levels
+        self._keeps_levels = levels
         self._taken, self._ended = 0, False
 
     @property
@@ -200,7 +201,7 @@ class StreamDetector:
         return likelihood(np.max([rows[:, 0] for rows in made], axis=0))
 
     def detection(self) -> Detection:
-        """Say whether and where what was heard so far is marked."""
+        """Return whether and where what was heard so far is marked."""
         heard_s = self._taken / self.sample_rate
         frames = self._hearing.frames(last=self._ended)  # of each view: (frames, 1 + bits)
         count = len(next(iter(frames.values())))
@@ -208,11 +209,13 @@ class StreamDetector:
             raise too_short(heard_s)
         frame_s = self.card.hop / self.card.rate
         end_s = min(heard_s, count * frame_s)
-        found = weigh_views(frames, frame_s, end_s, self.card)
-        if not self._listens:
-            return found
-        levels, single = self._hearing.levels(last=self._ended)
-        return replace(found, levels=levels, channel_levels=single)
+        return weigh_views(frames, frame_s, end_s, self.card)
+
+    def analysis(self) -> Analysis:
+        """Return the detection so far with what a seal is looked for in; needs `levels`."""
+        if not self._keeps_levels:
+            raise KeyBoundError("this stream keeps no levels", hint="begin it with levels=True")
+        return Analysis(self.detection(), self._hearing.levels(last=self._ended))
 
 
 def weigh_views(

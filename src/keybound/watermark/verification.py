@@ -10,7 +10,6 @@ from functools import cached_property
 
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
-from keybound.errors import KeyBoundError
 from keybound.model.networks import Card
 from keybound.provenance import content_tag, origin
 from keybound.provenance.matching import Sketch
@@ -20,7 +19,7 @@ from keybound.seal import search
 from keybound.seal.rolling import Seconds, find_rolls, read_along
 from keybound.seal.search import Found
 from keybound.seal.sounds import Hearing
-from keybound.types import Detection
+from keybound.types import Analysis
 from keybound.watermark.claims import USUAL, Case, Claim, Masks, Options, spots_of
 from keybound.watermark.verdict import GRADES, Evidence, Verdict, conclude, weigh
 
@@ -33,16 +32,14 @@ Begin = tuple[bytes, int, float]  # nonce and position of a roll, seconds of it 
 class Heard:
     """A recording made ready, once, for all claims."""
 
-    def __init__(self, found: Detection) -> None:
-        if found.levels is None:
-            what = "the detection does not hold what a seal is looked for in"
-            raise KeyBoundError(what, hint="detect with levels=True")
-        self.found, self.seals = found, Hearing(found.heard)
+    def __init__(self, analysis: Analysis) -> None:
+        self.found, self.levels = analysis.detection, analysis.levels
+        self.seals = Hearing(analysis.levels)
 
     @cached_property
     def sketch(self) -> Sketch:
         """Return what is compared with records."""
-        return Sketch.of(self.found.heard)
+        return Sketch.of(self.levels)
 
     @cached_property
     def rolls(self) -> list[Seconds]:
@@ -52,7 +49,7 @@ class Heard:
 
 def judge(
     card: Card,
-    found: Detection,
+    analysis: Analysis,
     claims: Sequence[Claim],
     entries: Mapping[str, Sequence[Entry]],
     options: Options = USUAL,
@@ -60,12 +57,12 @@ def judge(
     masks: Masks | None = None,
     progress: search.Progress = lambda *_: None,
 ) -> list[Verdict]:
-    """Judge a detection for each claim, with the records (`entries`) of each by its name.
+    """Judge a recording for each claim, with the records (`entries`) of each by its name.
 
     Where records are not at hand, `masks` holds what they say of masks. All seals are looked for:
     first where recordings that were not cut begin, then where records say so, then everywhere.
     """
-    heard, tries = Heard(found), len(claims)
+    heard, tries = Heard(analysis), len(claims)
     cases = []
     for one in claims:
         own = entries.get(one.name, ())
@@ -105,7 +102,7 @@ def judge(
         evidence.append(_weigh(heard, case, seal, with_records, options))
         progress(windows + rest * len(evidence) // tries, windows + rest)
     chance = max(one.chance for one in evidence)  # parties may differ in rho
-    return [conclude(found, one, card.bits, tries=tries, chance=chance) for one in evidence]
+    return [conclude(heard.found, one, card.bits, tries=tries, chance=chance) for one in evidence]
 
 
 def _compare(heard: Heard, case: Case, among: int) -> Compared:
@@ -223,24 +220,24 @@ def _roll(
 
 def judge_host(
     card: Card,
-    found: Detection,
+    analysis: Analysis,
     key: Key,
     options: Options = USUAL,
     *,
     progress: search.Progress = lambda *_: None,
 ) -> Verdict:
-    """Judge a detection whose payload is to speak for its host: the key alone is needed.
+    """Judge a recording whose payload is to speak for its host: the key alone is needed.
 
     The payload is the one that the mark carries, and what it is compared with is the recording.
     Where it does not speak for it, the recording is called other audio: also if it was cut.
     """
-    heard, bits, nonce = Heard(found), card.bits, options.nonce
-    assert found.levels is not None
+    heard, bits, nonce = Heard(analysis), card.bits, options.nonce
+    found = heard.found
     read = [mark.code_logits for mark in found.marks] or [found.code_logits]
     tried = []
     for logits in read:
         payload = codes.from_bits(codes.decode(logits, key, nonce))
-        bound = content_tag.check(found.levels, payload, key, bits, nonce, tries=len(read))
+        bound = content_tag.check(heard.levels[None], payload, key, bits, nonce, tries=len(read))
         tried.append((bound.p, payload, bound))
     _, payload, bound = min(tried, key=lambda one: one[0])
     claim = Claim("", key, payload, None)

@@ -5,8 +5,8 @@ Arrays go through the streams of `stream` in blocks, as files do, so all three a
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
 import numpy as np
@@ -15,11 +15,10 @@ import numpy.typing as npt
 from keybound.audio import arrays
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
-from keybound.errors import KeyBoundError
 from keybound.model.networks import Engine, shipped
 from keybound.seal.rolling import Roll, find_roll, read_along
-from keybound.seal.search import NOTHING, Places, find
-from keybound.types import Detection, Levels
+from keybound.seal.search import Places, find
+from keybound.types import Analysis, Detection
 from keybound.watermark.stream import (
     SHORTEST_S,
     How,
@@ -28,7 +27,7 @@ from keybound.watermark.stream import (
     as_given,
     too_short,
 )
-from keybound.watermark.verdict import Verdict, conclude, weigh
+from keybound.watermark.verdict import Evidence, Verdict, conclude, weigh
 
 BLOCK_S = 15.0  # that goes through the networks at once: twice as much takes 150 MB more
 SHORT_S = 1.0  # below this a mark is easily lost
@@ -71,11 +70,14 @@ class Watermarker:
         """
         made = self.mark(samples, sample_rate, **how)
         if check:
-            rolls = how.get("rolling", False) and made.position is not None
-            found = self.detect(made.samples, sample_rate, levels=rolls)
-            places = Places((made.position,), 0.0) if rolls and made.position is not None else None
             secret: Any = {name: how[name] for name in ("key", "payload", "nonce") if name in how}
-            if not self.judge(found, **secret, places=places).rule_holds:
+            if how.get("rolling", False) and made.position is not None:
+                places = Places((made.position,), 0.0)
+                analysis = self.analyse(made.samples, sample_rate)
+                verdict = self.judge(analysis, **secret, places=places)
+            else:
+                verdict = self.attribute(self.detect(made.samples, sample_rate), **secret)
+            if not verdict.rule_holds:
                 host = arrays.check(samples, sample_rate)
                 why = why_unreadable(float(np.mean(np.square(host))), len(host) / sample_rate)
                 warnings.warn(f"the mark cannot be read back: {why}", MarkWarning, stacklevel=2)
@@ -106,21 +108,25 @@ class Watermarker:
         """Begin to look for a mark in a stream with these weights."""
         return StreamDetector(sample_rate, channels=channels, levels=levels, engine=self.engine)
 
-    def detect(
-        self, samples: npt.ArrayLike, sample_rate: int, *, levels: bool = False
-    ) -> Detection:
-        """Say whether there is a mark, and where. Anyone can: no key is needed.
+    def detect(self, samples: npt.ArrayLike, sample_rate: int) -> Detection:
+        """Return whether there is a mark, and where. Anyone can ask: no key is needed.
 
-        Channels that differ are heard one by one and as their mix; the strongest counts. With
-        `levels` the detection holds what `judge` looks for a seal in, which takes longer.
+        Channels that differ are heard one by one and as their mix; the strongest counts.
         """
+        return self._pushed(samples, sample_rate, levels=False).detection()
+
+    def analyse(self, samples: npt.ArrayLike, sample_rate: int) -> Analysis:
+        """Return a detection with what `judge` looks for a seal in, which takes longer."""
+        return self._pushed(samples, sample_rate, levels=True).analysis()
+
+    def _pushed(self, samples: npt.ArrayLike, sample_rate: int, *, levels: bool) -> StreamDetector:
         heard = arrays.check(samples, sample_rate)
         stream = self.detector(sample_rate, channels=heard.shape[1], levels=levels)
         *blocks, last = _blocks(heard, sample_rate)
         for block in blocks:
             stream.push(block)
         stream.flush(last)
-        return stream.detection()
+        return stream
 
     def verify(
         self,
@@ -133,12 +139,11 @@ class Watermarker:
         rho: int | None = None,
         places: Places | None = None,
     ) -> Verdict:
-        """Say whether the recording carries this key's mark with this payload, and its seal.
+        """Return whether the recording carries this key's mark with this payload, and its seal.
 
         `places` says where the seal is looked for, such as `Places((7,))` for position 7 alone.
         """
-        found = self.detect(samples, sample_rate, levels=True)
-        places = places or Places()
+        found = self.analyse(samples, sample_rate)
         return self.judge(found, key=key, payload=payload, nonce=nonce, rho=rho, places=places)
 
     def decode(
@@ -154,7 +159,7 @@ class Watermarker:
             return codes.from_bits(read_along(found, key, nonce, position, 0.0))
         return codes.from_bits(codes.decode(found.code_logits, key, nonce))
 
-    def judge(
+    def attribute(
         self,
         found: Detection,
         *,
@@ -163,43 +168,64 @@ class Watermarker:
         nonce: bytes = b"",
         rho: int | None = None,
         tries: int = 1,
-        places: Places | None = None,
     ) -> Verdict:
-        """Apply the rule V_A to a detection; `tries` is the number of parties it is put to.
+        """Apply the rule V_A alone to a detection; `tries` is the number of parties it is put to.
 
         Every mark that was found is tried, and the nearest counts. One key tried on several marks
-        is one chance for each of them at most; parties have keys of their own. The seal is looked
-        for in the `places` given, and nowhere if none are; the detection must hold its levels. A
-        rolling code is read where the seal holds, and from the start of a single position, in each
-        view that is marked.
+        is one chance for each of them at most; parties have keys of their own. No seal is looked
+        for, and a code that rolls is not read: `judge` does both.
         """
-        bits, rho = self.card.bits, self.card.rho if rho is None else rho
         codes.check_secret(key, nonce)
-        known = len(places.positions) == 1 if places else False
-        marks = max(1, len(found.marks)) + known * len(found.views)
+        payloads = self._payloads(found, key, nonce)
+        own = self._weigh(payloads, len(payloads), payload, rho)
+        return conclude(found, own, self.card.bits, tries=tries)
+
+    def judge(
+        self,
+        found: Analysis,
+        *,
+        key: Key,
+        payload: int,
+        nonce: bytes = b"",
+        rho: int | None = None,
+        tries: int = 1,
+        places: Places | None = None,
+    ) -> Verdict:
+        """Apply the rule V_A as `attribute` does, and look for the seal and a rolling code.
+
+        The seal is looked for in the `places`: the usual ones unless they are given. A rolling
+        code is read where the seal holds, and from the start of a single position, in each view
+        that is marked.
+        """
+        codes.check_secret(key, nonce)
+        places, bits, marked = places or Places(), self.card.bits, found.detection
+        code = codes.encode(payload, key, bits, nonce)
+        seal = find(found.levels, key, code, places, 2 * tries)
+        roll = find_roll(marked, Roll(key, payload, bits, nonce), places, 2 * tries)
+        payloads = self._payloads(marked, key, nonce)
+        known = len(places.positions) == 1
+        readings = len(payloads) + known * len(marked.views)
+        begins = [(one.position, one.start_s) for one in (seal, roll) if one.holds]
+        begins += [(places.positions[0], 0.0)] if known else []
+        payloads += [
+            read_along(view, key, nonce, *begin) for view in marked.views for begin in begins
+        ]
+        own = self._weigh(payloads, readings, payload, rho)
+        return conclude(marked, replace(own, seal=seal, roll=roll), bits, tries=tries)
+
+    def _payloads(self, found: Detection, key: Key, nonce: bytes) -> list[codes.Bits]:
+        """Return the payload of each mark, or of all frames where no mark was found."""
         read = [mark.code_logits for mark in found.marks] or [found.code_logits]
-        payloads = [codes.decode(one, key, nonce) for one in read]
-        seal, roll = NOTHING, NOTHING
-        if places is not None:
-            code = codes.encode(payload, key, bits, nonce)
-            seal = find(_heard(found), key, code, places, 2 * tries)
-            roll = find_roll(found, Roll(key, payload, bits, nonce), places, 2 * tries)
-            begins = [(one.position, one.start_s) for one in (seal, roll) if one.holds]
-            begins += [(places.positions[0], 0.0)] if known else []
-            payloads += [
-                read_along(view, key, nonce, *place) for view in found.views for place in begins
-            ]
+        return [codes.decode(one, key, nonce) for one in read]
+
+    def _weigh(
+        self, payloads: list[codes.Bits], readings: int, payload: int, rho: int | None
+    ) -> Evidence:
+        """Weigh the nearest of the payloads that were read."""
+        bits, rho = self.card.bits, self.card.rho if rho is None else rho
         registered = codes.to_bits(payload, bits)
         distance = min(codes.distance(one, registered) for one in payloads)
-        own = weigh(distance, marks, bits, rho, seal=seal, roll=roll)
-        return conclude(found, own, bits, tries=tries)
-
-
-def _heard(found: Detection) -> Mapping[int | None, Levels]:
-    if found.levels is None:
-        what = "the detection does not hold what a seal is looked for in"
-        raise KeyBoundError(what, hint="detect with levels=True")
-    return found.heard
+        return weigh(distance, readings, bits, rho)
 
 
 def why_unreadable(power: float, seconds: float) -> str:

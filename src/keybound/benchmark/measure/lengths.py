@@ -19,7 +19,7 @@ def measure(case: Case, face: Row) -> Row:
     marker = case.method.marker
     assert marker is not None
     found = marker.detect(case.attacked(face["attack"]), case.method.rate)
-    verdict = marker.judge(found, key=case.secret.key, payload=case.secret.payload)
+    verdict = marker.attribute(found, key=case.secret.key, payload=case.secret.payload)
     return {"errors": verdict.distance, "bits": verdict.bits, "verified": verdict.rule_holds}
 
 

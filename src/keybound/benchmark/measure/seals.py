@@ -23,7 +23,7 @@ from keybound.crypto.keys import Key
 from keybound.provenance import fingerprint, matching
 from keybound.provenance.origin import Origin
 from keybound.seal.search import Places
-from keybound.types import Detection
+from keybound.types import Analysis
 from keybound.watermark import channels
 from keybound.watermark.verdict import Verdict
 from keybound.watermark.watermarker import Watermarker
@@ -54,7 +54,7 @@ def record_of(case: Case) -> fingerprint.Fingerprint:
 def judge(case: Case, heard: Clip, secret: Secret, *, search: bool = True) -> Row:
     """Return a row's evidence: at the secret's position, and searched for in the usual ones."""
     marker = marker_of(case)
-    found = marker.detect(heard, case.method.rate, levels=True)
+    found = marker.analyse(heard, case.method.rate)
     whose: Any = {"key": secret.key, "payload": secret.payload}
     known = marker.judge(found, **whose, places=Places((secret.position,)))
     row: Row = {"presence": known.presence, "errors": known.distance, "bits": known.bits}
@@ -65,12 +65,11 @@ def judge(case: Case, heard: Clip, secret: Secret, *, search: bool = True) -> Ro
     return row
 
 
-def told(case: Case, verdict: Verdict, found: Detection) -> Row:
+def told(case: Case, verdict: Verdict, found: Analysis) -> Row:
     """Return whether a verdict is sealed evidence, and by what; a rolling code has a record."""
     seal, sealed = verdict.seal, verdict.seal.holds
     if case.method.rolling:
-        assert found.levels is not None
-        same = matching.match(record_of(case), found.levels).decision
+        same = matching.match(record_of(case), found.levels[None]).decision
         sealed = replace(verdict, origin=Origin(same)).grade == "sealed"
         seal = seal if seal.holds else verdict.roll
     row: Row = {"holds": sealed, "z": seal.z, "log10_p": math.log10(max(seal.p, 1e-300))}
@@ -108,7 +107,7 @@ def wrong_keys(case: Case, face: Row) -> Row:
         heard = case.host
     heard = case.attacked(face["attack"], heard)
     marker = marker_of(case)
-    found = marker.detect(heard, case.method.rate, levels=True)
+    found = marker.analyse(heard, case.method.rate)
     rng = case.chance("wrong keys")
     where, payload = Places((case.secret.position,)), case.secret.payload
     wrong = (Key(rng.bytes(32)) for _ in range(case.plan.wrong_keys))
