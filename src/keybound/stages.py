@@ -40,9 +40,9 @@ def stage(parent: Path, prefix: str = PREFIX) -> Iterator[Path]:
 @contextlib.contextmanager
 def scratch() -> Iterator[Path]:
     """Give a private folder in the temporary one; what killed programs left there is removed."""
-    place = Path(tempfile.gettempdir())
-    sweep(place, SCRATCH)
-    with stage(place, SCRATCH) as folder:
+    parent = Path(tempfile.gettempdir())
+    sweep(parent, SCRATCH)
+    with stage(parent, SCRATCH) as folder:
         yield folder
 
 

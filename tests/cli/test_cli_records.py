@@ -102,7 +102,7 @@ def test_embedding_for_a_party_leaves_a_record(run: Run, home: Path) -> None:
     assert (
         shown["record"]["sha256"]
         == files._described(  # of the file that was written
-            files.Written(0, 0, 0, 0, 0, 0), marked, channels.listen(np.zeros(0))
+            files.Written(0, 0, 0, 0, 0, 0), marked, channels.levels_of(np.zeros(0))
         ).sha256
     )
     assert shown["record"]["payload"] == "5eed"
@@ -118,7 +118,7 @@ def test_the_fingerprint_is_that_of_the_file(run: Run, home: Path) -> None:
         run("embed", "host.wav", f"{name}.wav", "--party", "alice", *known, *more)
         run("record", "export", 1, f"{name}.kbr", *known)
         prints.append(records.read(home / f"{name}.kbr").record.fingerprint)
-    assert prints[0] == prints[1] == fingerprint.take(files.listen(home / "a.wav"))
+    assert prints[0] == prints[1] == fingerprint.take(files.levels_of(home / "a.wav"))
     assert prints[0].columns == -(-sf.info(home / "a.wav").frames // 640)
 
 
@@ -239,7 +239,7 @@ def test_a_payload_that_speaks_for_its_host(run: Run, home: Path, marker: Waterm
     assert copied.json["grade"] in ("none", "present")  # without the payload there is no seal
     # Were all of the mark to come along, it still would not speak for what it came to.
     heard = files.analyse(marker, home / "marked.wav")
-    moved = replace(heard, levels={None: files.listen(home / "other.wav")})
+    moved = replace(heard, levels={None: files.levels_of(home / "other.wav")})
     verdict = verification.judge_host(marker.card, moved, KEY)
     assert (verdict.grade, verdict.origin.match) == ("present", "other")
     assert "its payload does not speak for this audio" in verdict.words

@@ -25,7 +25,7 @@ DATA = Path(__file__).parents[1] / "data"
 def levels(name: str, attack: str = "clean") -> Levels:
     samples = recordings.read(DATA / f"{name}.flac").samples[: 3 * 16000, 0].astype(np.float32)
     hit = attacks.attack(attack)
-    return channels.listen(hit.apply(samples, 16000, hit.draw(np.random.default_rng(1), None)))
+    return channels.levels_of(hit.apply(samples, 16000, hit.draw(np.random.default_rng(1), None)))
 
 
 def test_known_answer() -> None:

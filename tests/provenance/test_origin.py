@@ -22,12 +22,12 @@ from keybound.watermark.verdict import Verdict
 KEY = Key(bytes(range(32)))
 DATA = Path(__file__).parents[1] / "data"
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-SEALED = Sealed(p=1e-20, z=12.0, position=7, start_s=0.0, speed=1.0, places=1)
+SEALED = Sealed(p=1e-20, z=12.0, position=7, start_s=0.0, speed=1.0, tests=1)
 
 
 def heard(name: str, seconds: float = 3.5) -> Levels:
     samples = recordings.read(DATA / f"{name}.flac").samples[: int(seconds * 16000), 0]
-    return channels.listen(samples.astype(np.float32))
+    return channels.levels_of(samples.astype(np.float32))
 
 
 def entry(number: int | None, of: Fingerprint, position: int | None = 7) -> Entry:
@@ -38,7 +38,7 @@ def entry(number: int | None, of: Fingerprint, position: int | None = 7) -> Entr
         bits=16,
         nonce=b"",
         position=position,
-        key=KEY.fingerprint,
+        key=KEY.id,
         detector="some",
         samples=1,
         rate=1,

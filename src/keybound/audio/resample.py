@@ -89,11 +89,11 @@ class Resampler:
         made = np.empty(shape, np.float32)  # whole periods, of which some groups are not due
         for group in {k % period for k in range(start, min(stop, start + period))}:
             row, last = -(-(start - group) // period), -(-(stop - group) // period)  # periods due
-            places = slice(*self._edges[group : group + 2])
+            outputs = slice(*self._edges[group : group + 2])
             while row < last:
                 count = min(_ROWS, last - row)
                 product = self._product(group, row, count)
-                made[row - origin : row - origin + count, places] = product
+                made[row - origin : row - origin + count, outputs] = product
                 row += count
         drop = stop // period * self._inputs + int(self._firsts[stop % period]) - self._base
         self._held = self._held[:, max(0, drop) :]

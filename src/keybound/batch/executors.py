@@ -1,6 +1,6 @@
 """How a batch is spread: over processes of this machine, or over Ray. Knows no manifest.
 
-An engine takes a job and its tasks and gives the entry of each task as it ends. It takes a task
+An executor takes a job and its tasks and gives the entry of each task as it ends. It takes a task
 only when it is about to start it, and outlives the death of a worker.
 """
 

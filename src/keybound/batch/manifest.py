@@ -49,7 +49,7 @@ def read(manifest: str, out: str | None = None, *, columns: Sequence[str] = ()) 
         names = glob.iglob(manifest, recursive=True)  # noqa: PTH207 (Path.glob has one root)
         items = _found(map(Path, names), _fixed(manifest), out)
     elif kind in READERS:
-        items = [_item(row, place, str(path.parent), columns) for place, row in _rows(path)]
+        items = [_item(row, where, str(path.parent), columns) for where, row in _rows(path)]
     elif kind in SUFFIXES and path.exists():
         hint = f"keybound embed takes one recording, a batch {KINDS}"
         raise CorpusError(f"{manifest} is a recording, not a manifest", hint=hint)
@@ -82,7 +82,7 @@ def expand(names: Sequence[str]) -> list[str]:
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
-    """Name a file from the root, links left as they are: a linked file keeps its place."""
+    """Name a file from the root, links left as they are: a linked file keeps its path."""
     return os.path.abspath(path)  # noqa: PTH100 (Path.absolute leaves .. in)
 
 
@@ -124,10 +124,10 @@ def _csv(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
         for row in reader:
-            place = f"line {reader.line_num}"
+            where = f"line {reader.line_num}"
             if None in row:
-                raise CorpusError(f"{path}, {place} has more fields than the first line")
-            yield place, row
+                raise CorpusError(f"{path}, {where} has more fields than the first line")
+            yield where, row
 
 
 def _jsonl(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -169,29 +169,29 @@ def arrow(name: str) -> Any:
 
 def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
-        for place, row in READERS[path.suffix.lower()](path):
-            yield f"{path}, {place}", row
+        for where, row in READERS[path.suffix.lower()](path):
+            yield f"{path}, {where}", row
     except (UnicodeDecodeError, json.JSONDecodeError, csv.Error, ValueError) as error:
         reason = str(error).splitlines()[0]  # pyarrow's refusals are ValueErrors too
         raise CorpusError(f"{path} cannot be read: {reason}", hint=f"it must be {KINDS}") from error
 
 
-def _item(row: dict[str, Any], place: str, folder: str, columns: Sequence[str]) -> Item:
+def _item(row: dict[str, Any], where: str, folder: str, columns: Sequence[str]) -> Item:
     """Make an item of a row; a row that says nothing sensible refuses the whole manifest."""
     row = {str(name).strip(): value for name, value in row.items()}
     if secret := next((name for name in SECRETS if name in row), None):
         hint = "register parties and name them in a column party, or use --key"
-        raise CorpusError(f"{place}: a manifest holds no column {secret}", hint=hint)
+        raise CorpusError(f"{where}: a manifest holds no column {secret}", hint=hint)
 
     def take(name: str) -> str | None:
         value = row.pop(name, None)
         if value is not None and not isinstance(value, str):
-            raise CorpusError(f"{place}: {value!r} is not a {name}", hint="it must be text")
+            raise CorpusError(f"{where}: {value!r} is not a {name}", hint="it must be text")
         return value or None
 
     path = take("path")
     if path is None:
-        raise CorpusError(f"{place} has no path", hint="every row needs a column path")
+        raise CorpusError(f"{where} has no path", hint="every row needs a column path")
     nonce = take("nonce") if "nonce" in columns else None
     payload = row.pop("payload", None) if "payload" in columns else None
     try:
@@ -203,11 +203,11 @@ def _item(row: dict[str, Any], place: str, folder: str, columns: Sequence[str]) 
             raise ValueError
     except ValueError:
         hint = "24301 or 0x5eed"
-        raise CorpusError(f"{place}: {payload!r} is not a payload", hint=hint) from None
+        raise CorpusError(f"{where}: {payload!r} is not a payload", hint=hint) from None
     try:
         octets = bytes.fromhex(nonce) if nonce is not None else None
     except ValueError:
-        raise CorpusError(f"{place}: {nonce!r} is not a nonce in hexadecimal") from None
+        raise CorpusError(f"{where}: {nonce!r} is not a nonce in hexadecimal") from None
     return Item(
         path=path,
         source=absolute(joined(folder, path)),
@@ -232,16 +232,16 @@ def _with_outputs(items: Sequence[Item], root: str, out: str | None) -> list[Ite
         else:
             hint = "--out FOLDER, or a column out in the manifest"
             raise CorpusError(f"nothing says where the marked {item.path} goes", hint=hint)
-        place = absolute(output)
-        if place in inputs:
+        target = absolute(output)
+        if target in inputs:
             hint = "name another folder or file for the outputs"
             raise CorpusError(f"{output} is an input and would be an output too", hint=hint)
-        if place in taken:
+        if target in taken:
             hint = "each output needs a name of its own"
             raise CorpusError(
-                f"{output} would be the output of {taken[place]} and of {item.path}", hint=hint
+                f"{output} would be the output of {taken[target]} and of {item.path}", hint=hint
             )
-        taken[place] = item.path
+        taken[target] = item.path
         made.append(replace(item, output=output))
     return made
 

@@ -13,6 +13,7 @@ from keybound.cli.terminal import (
     emit,
     key_file,
     octets,
+    open_registry,
     options,
     party_name,
     registry,
@@ -21,10 +22,9 @@ from keybound.cli.terminal import (
 from keybound.crypto.keys import Key
 from keybound.crypto.signing import PUBLIC_BYTES, SigningKey
 from keybound.errors import KeyBoundError, NotGenuineError, RecordError
-from keybound.output import Part
 from keybound.provenance import origin, records
-from keybound.provenance.records import Entry, Stamped
-from keybound.provenance.registry import Registry, default_path
+from keybound.provenance.records import Entry
+from keybound.provenance.registry import Registry
 from keybound.watermark.claims import Claim, Untried
 
 number = click.argument("number", type=click.IntRange(1, (1 << 63) - 1))
@@ -39,7 +39,7 @@ def record() -> None:
 @options(party_name, registry, as_json)
 def record_list(name: str | None, registry: str | None, as_json: bool) -> None:
     """List the records, of all parties or of one."""
-    with Registry(registry or default_path()) as known:
+    with open_registry(registry) as known:
         entries = known.records(None if name is None else known.get(name))
     if not entries:
         say("there are no records (keybound embed --party makes one)")
@@ -124,12 +124,6 @@ def record_keygen(path: str) -> None:
     click.echo(public)
 
 
-def appear(stamped: Stamped, part: Part, registry: str | None) -> int:
-    """Let a marked file and its record appear together; return the number of the record."""
-    with Registry(registry or default_path()) as known:
-        return known.appear(stamped, part)
-
-
 class Told(NamedTuple):
     """What a record tells a verifier, beside what the options say."""
 
@@ -153,41 +147,35 @@ def tell(path: str, payload: int | None, nonce: bytes, position: int | None) -> 
     return Told(entry, known.payload, known.nonce, known.position)
 
 
-def entries_of(
-    claims: Sequence[Claim], registry: str | None, told: Told | None = None
-) -> dict[str, tuple[Entry, ...]]:
-    """Return the records of each claimant: the one that was told, else those of the registry.
+def entries_of(claim: Claim, known: Registry | None, told: Told | None = None) -> tuple[Entry, ...]:
+    """Return the records of a claim: the one of --record, else those of the open registry.
 
-    Each was stamped with the key of its claimant; one that was not is refused before any work.
+    Raise an error where one was not stamped with the key of the claim.
     """
     if told is not None:
-        if len(claims) != 1 or claims[0].payload != told.payload:
+        if claim.payload != told.payload:
             raise RecordError("the record is not of this party's payload")
-        told.entry.stamped.check(claims[0].key)
-        return {claims[0].name: (told.entry,)}
-    if not any(one.name for one in claims):
-        return {one.name: () for one in claims}
-    with Registry(registry or default_path()) as known:
-        return {one.name: _kept(known, one) for one in claims}
+        told.entry.stamped.check(claim.key)
+        return (told.entry,)
+    return _kept(known, claim) if known is not None else ()
 
 
 def entries_of_any(
-    claims: Sequence[Claim], registry: str | None
+    claims: Sequence[Claim], known: Registry
 ) -> tuple[dict[str, tuple[Entry, ...]], list[Untried]]:
-    """Return the records of each party; name those whose records were changed or are damaged.
+    """Return the records of each party, and the parties whose records are changed or damaged.
 
     Raise the first reason if that is so of all.
     """
     entries: dict[str, tuple[Entry, ...]] = {}
     untried: list[Untried] = []
     reasons: list[KeyBoundError] = []
-    with Registry(registry or default_path()) as known:
-        for one in claims:
-            try:
-                entries[one.name] = _kept(known, one)
-            except KeyBoundError as error:
-                reasons.append(error)
-                untried.append(Untried(one.name, error.message))
+    for one in claims:
+        try:
+            entries[one.name] = _kept(known, one)
+        except KeyBoundError as error:
+            reasons.append(error)
+            untried.append(Untried(one.name, error.message))
     if reasons and not entries:
         raise reasons[0]
     return entries, untried
@@ -201,7 +189,7 @@ def _kept(known: Registry, claim: Claim) -> tuple[Entry, ...]:
 
 
 def _entry(number: int, registry: str | None) -> Entry:
-    with Registry(registry or default_path()) as known:
+    with open_registry(registry) as known:
         return known.record(number)
 
 
@@ -209,7 +197,7 @@ def _key(name: str | None, key_file: str | None, registry: str | None) -> Key:
     if name is None:
         assert key_file is not None
         return Key.read(key_file)
-    with Registry(registry or default_path()) as known:
+    with open_registry(registry) as known:
         return known.get(name).key()
 
 

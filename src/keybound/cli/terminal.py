@@ -20,6 +20,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from keybound.errors import DEBUG, KeyFileWarning, explain
+from keybound.provenance.registry import Registry, default_path
 
 QUIET_S = 60.0  # between two messages where there is no terminal
 F = TypeVar("F", bound=Callable[..., Any])
@@ -147,6 +148,11 @@ own_mask = click.option(
 nonce = click.option("--nonce", type=octets, default="", help="Nonce of the mask, in hex.")
 
 
+def open_registry(path: str | None) -> Registry:
+    """Open the registry that --registry names, else the usual one."""
+    return Registry(path or default_path())
+
+
 def refuse(message: str, hint: str | None = None) -> NoReturn:
     """Print why not, in one line whatever names the user gave, and exit with status 2."""
     say(message + (f" ({hint})" if hint else ""))
@@ -201,6 +207,33 @@ def stopping() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+class Stop:
+    """Whether a signal asked to stop, and which."""
+
+    number = 0
+
+    def __call__(self) -> bool:
+        return bool(self.number)
+
+    def receive(self, number: int, _: object) -> None:
+        if self.number:
+            raise KeyboardInterrupt
+        self.number = number
+        say("finishing the files under way; a second signal stops at once")
+
+
+@contextmanager
+def finishing() -> Iterator[Stop]:
+    """Finish the files under way at the first SIGINT or SIGTERM; stop at once at a second."""
+    stop = Stop()
+    before = {n: signal.signal(n, stop.receive) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -3,12 +3,13 @@
 import dataclasses
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from keybound.cli import records
-from keybound.cli.parties import claim, every_claim, lone_key
+from keybound.cli.parties import claim, lone_key
 from keybound.cli.terminal import (
     as_json,
     emit,
@@ -16,6 +17,7 @@ from keybound.cli.terminal import (
     key_file,
     model,
     nonce,
+    open_registry,
     options,
     own_mask,
     party_name,
@@ -25,7 +27,7 @@ from keybound.cli.terminal import (
     registry,
     say,
 )
-from keybound.watermark.claims import Claim, Untried
+from keybound.watermark.claims import Claim, Untried, party_claim, triable
 
 if TYPE_CHECKING:
     from keybound.watermark.verdict import Verdict
@@ -83,14 +85,14 @@ def verify(
     With --any those whose mark it is come first, then one line on the others. A party that cannot
     be tried, for want of its key for instance, is named; if none can, the exit status is 2.
     """
-    from keybound.cli import main
     from keybound.watermark import files, verification
     from keybound.watermark.claims import Options
-    from keybound.watermark.verdict import GRADES
+    from keybound.watermark.watermarker import Watermarker
 
     if own_mask and (nonce or from_host):
         raise click.UsageError("--nonce-from-position takes the place of --nonce")
-    marker = main.load(model)
+    marker = Watermarker(model)
+    bits = marker.card.bits
     told = None
     if record is not None:
         told = records.tell(record, payload, nonce, position)
@@ -103,12 +105,14 @@ def verify(
     elif anyone:
         if name is not None or key_file is not None or payload is not None or record is not None:
             raise click.UsageError("--any tries every party; name none")
-        claims, untried = every_claim(registry, marker.card.bits)
-        entries, unread = records.entries_of_any(claims, registry)
+        with open_registry(registry) as known:
+            claims, untried = triable(known.list(), lambda one: party_claim(one, bits))
+            entries, unread = records.entries_of_any(claims, known)
         claims, untried = [one for one in claims if one.name in entries], untried + unread
     else:
-        claims = [claim(name, key_file, payload, registry, marker.card.bits)]
-        entries = records.entries_of(claims, registry, told)
+        with open_registry(registry) if name is not None else nullcontext() as opened:
+            claims = [claim(name, key_file, payload, opened, bits)]
+            entries = {claims[0].name: records.entries_of(claims[0], opened, told)}
     for one in untried:
         say(f"not tried: {one.error}")
     found = files.analyse(marker, recording, progress=progress_bar("listening"))
@@ -127,7 +131,7 @@ def verify(
         named = {"party": who} if who else {}
         text = f"{who}: {verdicts[0].words}" if who else verdicts[0].words
         emit(named | as_plain(verdicts[0]), text, as_json)
-    sys.exit(0 if GRADES.index(grade) >= GRADES.index(require) else 1)
+    sys.exit(0 if any(one.reaches(require) for one in verdicts) else 1)
 
 
 def as_plain(verdict: "Verdict") -> dict[str, Any]:

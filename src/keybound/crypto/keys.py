@@ -28,8 +28,8 @@ CHECKSUM_BYTES = 4
 # would let two texts mean one key.
 KEY_DIGITS = 2 * (KEY_BYTES + CHECKSUM_BYTES)
 PREFIX = "keybound-key-1:"
-FINGERPRINT_BYTES = 8
-FINGERPRINT_LABEL = "keybound-1/fingerprint"
+KEY_ID_BYTES = 8
+KEY_ID_LABEL = "keybound-1/key-id"
 HASH_BYTES = 32
 # One byte of counter, as in HKDF-Expand (RFC 5869).
 DERIVE_MAX = 255 * HASH_BYTES
@@ -66,7 +66,7 @@ class Key:
             raise KeyFileError(f"a key is made of {KEY_BYTES} bytes", hint=KEYGEN_HINT)
 
     def __repr__(self) -> str:
-        return f"Key(fingerprint={self.fingerprint!r})"
+        return f"Key(id={self.id!r})"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Key):
@@ -74,7 +74,7 @@ class Key:
         return hmac.compare_digest(self.secret, other.secret)
 
     def __hash__(self) -> int:
-        return hash(self.fingerprint)
+        return hash(self.id)
 
     @classmethod
     def generate(cls) -> "Key":
@@ -123,14 +123,14 @@ class Key:
         lines = comment.splitlines()
         if not all(line.isprintable() for line in lines):
             raise KeyFileError("the comment of a key file holds a control character")
-        lines.append(f"keybound secret key {self.fingerprint}: keep this file private")
+        lines.append(f"keybound secret key {self.id}: keep this file private")
         body = (self.secret + _checksum(self.secret)).hex()
         return "".join(f"# {line}".rstrip() + "\n" for line in lines) + f"{PREFIX}{body}\n"
 
     @property
-    def fingerprint(self) -> str:
+    def id(self) -> str:
         """Name the key in public: 16 hex digits that tell nothing about its secret."""
-        return self.derive(FINGERPRINT_LABEL, FINGERPRINT_BYTES).hex()
+        return self.derive(KEY_ID_LABEL, KEY_ID_BYTES).hex()
 
     def derive(self, label: str, length: int, nonce: bytes = b"") -> bytes:
         """Derive `length` bytes for the use that the label names, and for this nonce.
@@ -223,9 +223,9 @@ def _parse(text: str, source: str) -> Key:
         raise KeyFileError(f"{source} holds only comments and no key", hint=KEYGEN_HINT)
     found = [line for _, line in lines if re.match(r"keybound-key-[0-9]+:", line)]
     if not found:
-        if re.fullmatch(rf"[0-9a-f]{{{2 * FINGERPRINT_BYTES}}}", lines[0][1]):
+        if re.fullmatch(rf"[0-9a-f]{{{2 * KEY_ID_BYTES}}}", lines[0][1]):
             raise KeyFileError(
-                f"{source} is a fingerprint, which names a key in public, and not the key",
+                f"{source} is a key id, the public name of a key, and not the key",
                 hint="give the secret key file that it names",
             )
         raise KeyFileError(

@@ -108,7 +108,7 @@ def read_card(folder: Path) -> Card:
         raise ModelError(f"{path} is not a model card", hint=hint) from error
 
 
-class Engine:
+class Networks:
     """A pair of networks, loaded when first used and checked against their card."""
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
@@ -202,6 +202,6 @@ def _whole(feeder: Feeder, samples: Floats) -> Floats:
 
 
 @cache
-def shipped() -> Engine:
+def shipped() -> Networks:
     """Give the networks of the package, loaded once."""
-    return Engine()
+    return Networks()

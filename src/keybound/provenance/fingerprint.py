@@ -61,7 +61,7 @@ def kept(columns: int) -> Mask:
     return (at < WHOLE) | ((at - WHOLE) % CYCLE < KEPT)
 
 
-def listen(levels: Floats | Levels) -> Levels:
+def soft_bits(levels: Floats | Levels) -> Levels:
     """Weigh what is compared with the bits: (steps, BITS), each in [-1, 1] and 0 in silence.
 
     The sign is that of the bit. Small changes count little, none counts for many, and soft tiles

@@ -23,7 +23,7 @@ from keybound.provenance.fingerprint import (
     Fingerprint,
     Mask,
     kept,
-    listen,
+    soft_bits,
     unpack,
 )
 from keybound.seal.pattern import BANDS
@@ -54,7 +54,7 @@ LOUDEST = 127  # of what was heard, in a byte
 class Sketch:
     """What is compared of a recording: all of it as it is, its busiest part at other speeds."""
 
-    whole: Levels  # as `fingerprint.listen` weighs it: (steps, BITS)
+    whole: Levels  # as `fingerprint.soft_bits` weighs it: (steps, BITS)
     part: Levels
     first: int  # step of the recording with which the part begins
     channel: int | None = None  # None: all channels together
@@ -65,7 +65,7 @@ class Sketch:
         """Listen to a recording once: to its levels, or all that a detection has (`heard`)."""
         made = []
         for channel, one in (levels if isinstance(levels, Mapping) else {None: levels}).items():
-            part = _busiest(whole := listen(one))
+            part = _busiest(whole := soft_bits(one))
             made.append(cls(whole, one[part].astype(np.float16), part.start, channel))
         return replace(made[0], others=tuple(made[1:]))
 
@@ -156,7 +156,7 @@ def _match(known: Fingerprint, sketch: Sketch, speed: float, tries: int) -> Matc
     steps = max(len(part) * STEP_S / SPEED_DRIFT_S, 1 / SPEED_STEP)
     speeds = list(speeds_near(speed, math.ceil(speed * steps)))
     for one in speeds:
-        found = _best(known, listen(respeed(part, one)), share * len(speeds))
+        found = _best(known, soft_bits(respeed(part, one)), share * len(speeds))
         if found.decision == "same" and found.p < best.p:
             best = _at_speed(found, one, sketch.first * STEP_S)
     return best
@@ -187,8 +187,8 @@ def _best(known: Fingerprint, heard: Levels, share: int) -> Match:
     signs, there = unpack(known)
     sure = _surely_kept(-(-len(heard) // COLUMN_STEPS), known.columns)
     # Half of the shorter must take part: a phrase that recurs is not the recording.
-    z, step, places = _align(signs, there, heard, max(LEAST_COLUMNS, sure // 2))
-    if places == 0:
+    z, step, tests = _align(signs, there, heard, max(LEAST_COLUMNS, sure // 2))
+    if tests == 0:
         return NOTHING
     first = max(0, -(-step // COLUMN_STEPS))  # column of the fingerprint
     there_too = heard[first * COLUMN_STEPS - step :: COLUMN_STEPS][: known.columns - first]
@@ -196,10 +196,10 @@ def _best(known: Fingerprint, heard: Levels, share: int) -> Match:
     own = signs[first : first + len(laid)]
     products = (own * laid)[(own != 0) & (laid != 0)]  # above 0 where the two agree
     agreement = float(products.sum() / (np.abs(products).sum() + 1e-9))
-    p = min(1.0, places * share * _tail(z / SPREAD))
+    p = min(1.0, tests * share * _p_normal(z / SPREAD))
     begin_s = (first * COLUMN_STEPS - step) * STEP_S
     return Match(
-        decision=_decide(p, agreement, sure, places * share),
+        decision=_decide(p, agreement, sure, tests * share),
         p=p,
         agreement=agreement,
         errors=float(np.mean(products < 0)),
@@ -212,16 +212,16 @@ def _best(known: Fingerprint, heard: Levels, share: int) -> Match:
     )
 
 
-def _decide(p: float, agreement: float, sure: int, places: int) -> str:
+def _decide(p: float, agreement: float, sure: int, tests: int) -> str:
     """Say `same`, or `other` where a copy would surely have been found, or `unclear`."""
     if p < FALSE_MATCH and agreement >= LEAST_AGREEMENT:
         return "same"
     expected = LOW_Z * math.sqrt(BITS * sure)
-    found = places * _tail(expected / SPREAD) < FALSE_MATCH
+    found = tests * _p_normal(expected / SPREAD) < FALSE_MATCH
     return "other" if found and (p >= FALSE_MATCH or agreement < OTHER_AGREEMENT) else "unclear"
 
 
-def _tail(z: float) -> float:
+def _p_normal(z: float) -> float:
     return math.erfc(z / math.sqrt(2)) / 2
 
 
@@ -258,18 +258,18 @@ def _align(signs: Floats, there: Mask, heard: Levels, least: int) -> tuple[float
         for phase in range(COLUMN_STEPS):
             product = pattern * np.conj(np.fft.rfft(rows[..., phase], size))
             sums[phase] += product.sum(axis=0)
-    best, places = (-math.inf, 0), 0
+    best, tests = (-math.inf, 0), 0
     for phase in range(COLUMN_STEPS):
         norms = np.fft.irfft(mask * np.conj(np.fft.rfft(power[:, phase], size)), size)
         # Where next to nothing was heard, the rounding of the FFT would look like a fit.
         good = (over > least - 0.5) & (norms > 1e-3 * norms.max() + 1e-6)
-        places += int(good.sum())
+        tests += int(good.sum())
         found = np.fft.irfft(sums[phase], size)
         z = np.where(good, found / np.sqrt(np.maximum(norms, 1e-9)), -math.inf)
         at = int(np.argmax(z))
         column = at if at < columns else at - size
         best = max(best, (float(z[at]), column * COLUMN_STEPS - phase))
-    return (*best, places)
+    return (*best, tests)
 
 
 def _differing(signs: Floats, laid: Floats) -> Iterator[tuple[int, int]]:

@@ -27,10 +27,10 @@ def appear(connection: sqlite3.Connection, stamped: Stamped, part: Part) -> int:
     Nothing appears where the registry cannot be written to.
     """
     row = (stamped.record.party, stamped.record.key, stamped.to_bytes())
-    places = [os.fsencode(path.absolute()) for path in (part.output, part.stage)]
+    paths = [os.fsencode(path.absolute()) for path in (part.output, part.stage)]
     insert = "INSERT INTO pending (party, key, data, output, stage) VALUES (?, ?, ?, ?, ?)"
     # Committed before the file appears, so that a kill cannot part them.
-    waiting = connection.execute(insert, (*row, *places)).lastrowid
+    waiting = connection.execute(insert, (*row, *paths)).lastrowid
     try:
         # Exclusive from here on: once the file is there, no other program can hold up its record.
         with writing(connection, "EXCLUSIVE"):

@@ -1,6 +1,6 @@
 """Positions of keystreams: each is given once, to whichever party has the key.
 
-Positions belong to the key, by its fingerprint, and are given before the first sample is marked.
+Positions belong to the key, by its id, and are given before the first sample is marked.
 One whose work fails is void: it is not given again. Knows SQLite and the tables of `schema`.
 """
 
@@ -54,7 +54,7 @@ def reserve_for(connection: sqlite3.Connection, key: str, tasks: Sequence[str]) 
         left = [task for task in tasks if task not in given]
         new = dict(zip(left, _following(connection, key, len(left)), strict=True))
         insert = "INSERT INTO reserved (key, position, task) VALUES (?, ?, ?)"
-        connection.executemany(insert, [(key, place, task) for task, place in new.items()])
+        connection.executemany(insert, [(key, position, task) for task, position in new.items()])
     return given | new
 
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from keybound import output
 from keybound.crypto import codes, keystream, signing
-from keybound.crypto.keys import FINGERPRINT_BYTES, Key
+from keybound.crypto.keys import KEY_ID_BYTES, Key
 from keybound.errors import KeyBoundError, NotGenuineError, RecordError
 from keybound.provenance.fingerprint import Fingerprint
 
@@ -44,7 +44,7 @@ class Record:
     bits: int
     nonce: bytes
     position: int | None  # of the seal; None for a recording without one
-    key: str  # the fingerprint of the key
+    key: str  # the id of the key
     detector: str  # which weights read the mark
     samples: int  # of one channel of the marked recording
     rate: int
@@ -65,7 +65,7 @@ class Record:
             _check_text(what, text)
         if len(self.nonce) > NONCE_MAX:
             raise RecordError(f"the nonce of a record has more than {NONCE_MAX} bytes")
-        _check_hex("key", self.key, FINGERPRINT_BYTES)
+        _check_hex("key", self.key, KEY_ID_BYTES)
         if self.sha256 is not None:
             _check_hex("file's hash", self.sha256, 32)
         if not (0 <= self.samples < 1 << 53 and 0 < self.rate < 1 << 31):
@@ -114,7 +114,7 @@ class Stamped:
                 "the record was changed, or stamped with another key",
                 hint=f"it names key {self.record.key}",
             )
-        if self.record.key != key.fingerprint:
+        if self.record.key != key.id:
             raise NotGenuineError(f"the record names key {self.record.key}, which did not stamp it")
 
     def sign(self, with_key: signing.SigningKey) -> "Stamped":
@@ -161,8 +161,8 @@ class Entry(NamedTuple):
 
 def stamp(record: Record, key: Key) -> Stamped:
     """Authenticate a record with the key that it names."""
-    if record.key != key.fingerprint:
-        raise RecordError(f"the record names key {record.key}, not {key.fingerprint}")
+    if record.key != key.id:
+        raise RecordError(f"the record names key {record.key}, not {key.id}")
     return Stamped(record, _mac(record, key))
 
 

@@ -129,7 +129,7 @@ def _share(
     return share
 
 
-def listener() -> Feeder:
+def level_feeder() -> Feeder:
     """Take 16 kHz mono samples as they come; give levels in dB: (blocks, 2, BANDS).
 
     The two of a block stand for the moments in its beginning and in its middle.

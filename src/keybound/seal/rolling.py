@@ -20,7 +20,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from keybound.crypto import codes, keystream
 from keybound.crypto.codes import Bits
 from keybound.crypto.keys import Key
-from keybound.seal.search import SEALED_P, Found, Places, Sealed, tail
+from keybound.seal.search import SEALED_P, Found, Sealed, SealSearch, p_bound
 from keybound.seal.tiles import CANDIDATES, busiest_part
 from keybound.types import Detection
 
@@ -29,7 +29,7 @@ Doubles = npt.NDArray[np.float64]
 
 LABEL = "keybound-1/roll"
 SEED_BYTES = 32
-GRID_S = 0.1  # of a cell: between the places that are looked at
+GRID_S = 0.1  # of a cell: between two starts that are tested
 NEAR = 2  # cells by which a recording may begin early or late and still count as uncut
 PART = 60  # seconds of a long recording that are searched; what is found is judged whole
 BATCH = 2048  # starts that are looked at together
@@ -124,11 +124,11 @@ class Seconds:
         return np.pad(2 * own.astype(np.float32) - 1, ((self.before, 0), (0, 0)))
 
 
-def find_roll(found: Detection, roll: Roll, places: Places, tries: int = 1) -> Sealed:
+def find_roll(found: Detection, roll: Roll, where: SealSearch, tries: int = 1) -> Sealed:
     """Find where the codes of a roll, at any of the positions, fit a detection best."""
-    rolls = [replace(roll, position=position) for position in places.positions]
+    rolls = [replace(roll, position=position) for position in where.positions]
     views = [Seconds(view) for view in found.views]
-    return find_rolls(views, rolls, places.reach_s, tries).sealed
+    return find_rolls(views, rolls, where.reach_s, tries).sealed
 
 
 def find_rolls(
@@ -150,9 +150,9 @@ def find_rolls(
 def _find(view: Seconds, rolls: Sequence[Roll], reach: int, tries: int) -> Found:
     """Search one view. What no codes could prove in so short a recording is not begun."""
     share = 2 * tries * len(rolls)
-    places = {True: share * len(view.uncut)}  # where the recording begins with the roll
-    places[False] = share * len(view.leads) * (view.before + reach + 1)
-    hopeful = {uncut: tail(view.most_z, count) < SEALED_P for uncut, count in places.items()}
+    tests = {True: share * len(view.uncut)}  # where the recording begins with the roll
+    tests[False] = share * len(view.leads) * (view.before + reach + 1)
+    hopeful = {uncut: p_bound(view.most_z, count) < SEALED_P for uncut, count in tests.items()}
     begun: list[_Start] = []
     cut: list[_Start] = []
     for index, roll in enumerate(rolls if hopeful[True] else ()):
@@ -166,8 +166,8 @@ def _find(view: Seconds, rolls: Sequence[Roll], reach: int, tries: int) -> Found
         for _, index, lead, at in heapq.nlargest(CANDIDATES, starts):
             z = _fit(view.read[lead], view.signs(rolls[index], reach)[at:])
             start_s = at - view.before + lead * view.cell_s
-            p, position = tail(z, places[uncut]), rolls[index].position
-            sealed = Sealed(p, z, position, start_s, 1.0, places[uncut], view.channel)
+            p, position = p_bound(z, tests[uncut]), rolls[index].position
+            sealed = Sealed(p, z, position, start_s, 1.0, tests[uncut], view.channel)
             best = best.or_better(Found(sealed, index))
     searched = "all" if hopeful[False] else "start" if hopeful[True] else "short"
     return best.with_searched(searched)

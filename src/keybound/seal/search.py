@@ -15,7 +15,7 @@ from keybound.crypto.codes import Bits
 from keybound.crypto.keys import Key
 from keybound.seal import pattern
 from keybound.seal.pattern import STEP_S
-from keybound.seal.sounds import Hearing, Run
+from keybound.seal.sounds import Run, Sound, sounds_of
 from keybound.seal.tiles import NEAR, Fit, Spot, Tick, Tiles
 from keybound.types import Floats, Levels
 
@@ -33,7 +33,7 @@ CUT_Z = 1.45
 
 
 @dataclass(frozen=True)
-class Places:
+class SealSearch:
     """Where to look: positions of the stream, seconds cut off the start at most, speeds.
 
     `speed` is the largest change looked for: 0.05 for 5 % slower to 5 % faster.
@@ -65,7 +65,7 @@ class Sealed:
     position: int
     start_s: float
     speed: float
-    places: int
+    tests: int
     channel: int | None = None
     searched: str = "all"
 
@@ -81,7 +81,7 @@ class Sealed:
         return f"p < 1e{math.ceil(math.log10(self.p)) if self.p > 1e-300 else -300}{where}"
 
 
-NOTHING = Sealed(p=1.0, z=0.0, position=0, start_s=0.0, speed=1.0, places=0, searched="none")
+NOTHING = Sealed(p=1.0, z=0.0, position=0, start_s=0.0, speed=1.0, tests=0, searched="none")
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def find(
     levels: Floats | Levels | Mapping[int | None, Levels],
     key: Key,
     code: Bits | CodeAt,
-    places: Places | None = None,
+    where: SealSearch | None = None,
     tries: int = 1,
 ) -> Sealed:
     """Find where the pattern of a key and code fits the levels (steps, BANDS) best.
@@ -121,23 +121,23 @@ def find(
     searched first, then each until it is found. Where each position has a code of its own, `code`
     is a function that gives it. `tries` counts the parties.
     """
-    places = places or Places()
+    where = where or SealSearch()
     code_at = code if callable(code) else lambda _: code
-    spots = [Spot(key, code_at(position), position) for position in places.positions]
-    hearing, ask = Hearing(levels), Ask(spots, tries)
-    begun = at_start(hearing, [ask], places.speed)
-    return everywhere(hearing, [ask], begun, places.reach_s, places.speed)[0].sealed
+    spots = [Spot(key, code_at(position), position) for position in where.positions]
+    sounds, ask = sounds_of(levels), Ask(spots, tries)
+    begun = at_start(sounds, [ask], where.speed)
+    return everywhere(sounds, [ask], begun, where.reach_s, where.speed)[0].sealed
 
 
-def at_start(hearing: Hearing, asks: Sequence[Ask], speed: float = 0.0) -> list[Found]:
+def at_start(sounds: Sequence[Sound], asks: Sequence[Ask], speed: float = 0.0) -> list[Found]:
     """Look where a recording begins that was not cut: at few places, so that it costs little.
 
     `speed` is the largest change of it that will be looked for elsewhere, and takes its share of
     the chance.
     """
     best = [Found()] * len(asks)
-    shares = [_share(hearing, one, speed) for one in asks]
-    for sound in hearing.sounds:
+    shares = [_share(sounds, one, speed) for one in asks]
+    for sound in sounds:
         left = [i for i, one in enumerate(asks) if one.spots and not best[i].sealed.holds]
         run = Run(sound.channel, sound.tiles)
         if run.tiles.too_short:
@@ -149,7 +149,7 @@ def at_start(hearing: Hearing, asks: Sequence[Ask], speed: float = 0.0) -> list[
 
 
 def at_record(
-    hearing: Hearing,
+    sounds: Sequence[Sound],
     ask: Ask,
     named: Sequence[tuple[int, float]],
     speed: float = 0.0,
@@ -161,9 +161,9 @@ def at_record(
     half to all places (`ask.share`).
     """
     best = Found()
-    count = _share(hearing, ask, speed) * max(records, len(named))
+    count = _share(sounds, ask, speed) * max(records, len(named))
     count *= (2 * NEAR + 1) * len(pattern.VIEWS)
-    for sound in hearing.sounds:
+    for sound in sounds:
         run = Run(sound.channel, sound.tiles)
         for index, start_s in named:
             if best.sealed.holds or run.tiles.too_short:
@@ -177,7 +177,7 @@ def at_record(
 
 
 def everywhere(
-    hearing: Hearing,
+    sounds: Sequence[Sound],
     asks: Sequence[Ask],
     before: Sequence[Found],
     reach_s: float,
@@ -190,9 +190,9 @@ def everywhere(
     to all the others.
     """
     reach, best = math.ceil(reach_s / STEP_S), list(before)
-    shares = [_share(hearing, one, speed) for one in asks]
-    plain = [Run(sound.channel, sound.tiles) for sound in hearing.sounds]
-    others = [run for sound in hearing.sounds for run in sound.at_speeds(speed)]
+    shares = [_share(sounds, one, speed) for one in asks]
+    plain = [Run(sound.channel, sound.tiles) for sound in sounds]
+    others = [run for sound in sounds for run in sound.at_speeds(speed)]
     left = [i for i, one in enumerate(asks) if one.spots and not best[i].sealed.holds]
     of = sum(
         len(asks[i].spots) * len(_windows(run.tiles, asks[i], reach))
@@ -219,13 +219,13 @@ def everywhere(
     return best
 
 
-def tail(z: float, places: int) -> float:
-    """Bound how often fair signs reach z at one of so many places."""
-    return min(1.0, places * RADEMACHER * math.erfc(z / math.sqrt(2)) / 2)
+def p_bound(z: float, tests: int) -> float:
+    """Bound how often fair signs reach z in one of so many tests."""
+    return min(1.0, tests * RADEMACHER * math.erfc(z / math.sqrt(2)) / 2)
 
 
-def _share(hearing: Hearing, ask: Ask, speed: float) -> int:
-    return ask.share * len(hearing.sounds) * (2 if speed > 0 else 1)
+def _share(sounds: Sequence[Sound], ask: Ask, speed: float) -> int:
+    return ask.share * len(sounds) * (2 if speed > 0 else 1)
 
 
 def _windows(tiles: Tiles, ask: Ask, reach: int) -> list[int]:
@@ -235,9 +235,9 @@ def _windows(tiles: Tiles, ask: Ask, reach: int) -> list[int]:
 
 def _hopeful(run: Run, ask: Ask, share: int, reach: int) -> bool:
     """Return whether a recording so short that was cut can hold sealed evidence, but rarely."""
-    places = _count(run.tiles, ask, run.speeds * share, reach, NEAR + 1)
+    tests = _count(run.tiles, ask, run.speeds * share, reach, NEAR + 1)
     best = CUT_Z * math.sqrt(run.tiles.columns)
-    return not run.tiles.too_short and tail(best, places) < SEALED_P
+    return not run.tiles.too_short and p_bound(best, tests) < SEALED_P
 
 
 def _search(
@@ -261,9 +261,9 @@ def _judged(
     run: Run, asks: Sequence[Ask], fits: Mapping[int, Fit], shares: Sequence[int], reach: int
 ) -> dict[int, Found]:
     """Judge what was found for each party, in the whole recording and in all views of its tiles."""
-    places = [(asks[i].spots[fit.spot], fit.start) for i, fit in fits.items()]
+    laid = [(asks[i].spots[fit.spot], fit.start) for i, fit in fits.items()]
     found = {}
-    for (i, fit), z in zip(fits.items(), run.tiles.whole(places), strict=True):
+    for (i, fit), z in zip(fits.items(), run.tiles.whole(laid), strict=True):
         count = _count(run.tiles, asks[i], run.speeds * shares[i], reach, fit.start)
         found[i] = Found(_sealed(run, asks[i].spots[fit.spot], z, fit.start, count), fit.spot)
     return found
@@ -272,7 +272,7 @@ def _judged(
 def _sealed(run: Run, spot: Spot, z: float, start: int, count: int) -> Sealed:
     """Return what a fit proves."""
     at_s = start * STEP_S
-    return Sealed(tail(z, count), z, spot.position, at_s, run.speed, count, run.channel)
+    return Sealed(p_bound(z, count), z, spot.position, at_s, run.speed, count, run.channel)
 
 
 def _count(tiles: Tiles, ask: Ask, share: int, reach: int, start: int) -> int:

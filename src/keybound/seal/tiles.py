@@ -125,16 +125,16 @@ class Tiles:
         total, power = _lay(spot, self.steps, start + self.part.start)
         return total / math.sqrt(power) if power > 0 else 0.0
 
-    def whole(self, places: Sequence[tuple[Spot, int]]) -> list[float]:
+    def whole(self, laid: Sequence[tuple[Spot, int]]) -> list[float]:
         """Return z of the whole recording for each pattern and start, in the better view."""
-        views = [self._fit_whole(view, places) for view in range(len(pattern.VIEWS))]
+        views = [self._fit_whole(view, laid) for view in range(len(pattern.VIEWS))]
         return [max(each) for each in zip(*views, strict=True)]
 
-    def _fit_whole(self, view: int, places: Sequence[tuple[Spot, int]]) -> list[float]:
-        sums = np.zeros((len(places), 2))
+    def _fit_whole(self, view: int, laid: Sequence[tuple[Spot, int]]) -> list[float]:
+        sums = np.zeros((len(laid), 2))
         at = 0  # step of the recording with which a part begins
-        for tiles in pattern.contrasts(self.levels, view) if places else ():
-            for own, (spot, start) in zip(sums, places, strict=True):
+        for tiles in pattern.contrasts(self.levels, view) if laid else ():
+            for own, (spot, start) in zip(sums, laid, strict=True):
                 own += _lay(spot, tiles, start + at)
             at += len(tiles)
         return [total / math.sqrt(power) if power > 0 else 0.0 for total, power in sums.tolist()]

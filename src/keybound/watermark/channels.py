@@ -25,10 +25,12 @@ LIMIT = 6e4  # of what is kept in 16 bits
 
 
 class _Sound:
-    """One sound, what the network and the listener of seals make of it, and which views it is."""
+    """One sound, what the network and the level feeder make of it, and which views it is."""
 
-    def __init__(self, down: Resampler, network: Feeder | None, listener: Feeder | None) -> None:
-        self.down, self.network, self.listener = down, network, listener
+    def __init__(
+        self, down: Resampler, network: Feeder | None, level_feeder: Feeder | None
+    ) -> None:
+        self.down, self.network, self.level_feeder = down, network, level_feeder
         self.views: list[int] = []
         self.frames: Rows | None = None
         self.levels: Rows | None = None  # of its own, where there are other sounds
@@ -41,7 +43,7 @@ class _Sound:
         made = _Sound(
             self.down.copy(),
             self.network.copy() if self.network is not None else None,
-            self.listener.copy() if self.listener is not None else None,
+            self.level_feeder.copy() if self.level_feeder is not None else None,
         )
         made.frames = None if self.frames is None else self.frames.copy(np.float16)
         made.levels = None if self.levels is None else self.levels.copy(np.float16)
@@ -53,7 +55,7 @@ class _Sound:
         return np.concatenate([made, self.down.flush()])[:, 0] if end else made[:, 0]
 
 
-class Hearing:
+class ChannelFeeder:
     """Hear all channels of a recording as it comes: frames of a network, levels, or both.
 
     `network` gives rows of `width` numbers for the frames of a sound at `rate`, and remembers
@@ -72,7 +74,7 @@ class Hearing:
     ) -> None:
         self._channels = channels
         first = _Sound(
-            Resampler(sample_rate, rate, 1), network, pattern.listener() if levels else None
+            Resampler(sample_rate, rate, 1), network, pattern.level_feeder() if levels else None
         )
         first.views = list(range(1 + min(channels, MOST_CHANNELS))) if channels > 1 else [1]
         first.frames = Rows(width, np.float32) if network else None
@@ -84,7 +86,7 @@ class Hearing:
         """Return how far the networks' rate lags behind the samples, at most."""
         return self._sounds[0].down.delay_s
 
-    def hear(self, samples: Floats, *, end: bool = False) -> list[Floats]:
+    def push(self, samples: Floats, *, end: bool = False) -> list[Floats]:
         """Take (samples, channels), at the `end` the last; return the new frames of each sound."""
         columns = self._columns(samples)
         made, levels = [], []
@@ -94,8 +96,8 @@ class Hearing:
                 parts = sound.network.flush(narrow) if end else sound.network.push(narrow)
                 made.append(_joined(parts, sound.frames.width))
                 sound.frames.add(np.clip(made[-1], -LIMIT, LIMIT))
-            if sound.listener is not None:
-                parts = sound.listener.flush(narrow) if end else sound.listener.push(narrow)
+            if sound.level_feeder is not None:
+                parts = sound.level_feeder.flush(narrow) if end else sound.level_feeder.push(narrow)
                 levels.append(_joined(parts, pattern.BANDS))
         if levels:
             self._keep(levels)
@@ -163,13 +165,13 @@ class Hearing:
         for one, views in zip(made, groups, strict=True):
             one.views = views
             if not one.channels:
-                one.listener = one.levels = None
+                one.level_feeder = one.levels = None
         # In the order of their channels, whenever they parted.
         self._sounds = sorted([*self._sounds, *made[1:]], key=lambda one: one.views[0])
 
     def _keep(self, levels: list[Floats]) -> None:
         """Keep levels (steps, bands) of the sounds that are channels, and of all together."""
-        sounds = [sound for sound in self._sounds if sound.listener is not None]
+        sounds = [sound for sound in self._sounds if sound.level_feeder is not None]
         self._combined.add(combined(levels, [len(sound.channels) for sound in sounds]))
         room = self._has_room(len(sounds))
         for sound, own in zip(sounds, levels, strict=True):
@@ -207,10 +209,10 @@ def _silent(rows: Rows) -> bool:
     return not len(levels) or bool(levels.max() <= 10 * np.log10(2 * pattern.POWER_FLOOR))
 
 
-def listen(samples: npt.ArrayLike) -> Levels:
+def levels_of(samples: npt.ArrayLike) -> Levels:
     """Return the levels of 16 kHz samples, (samples,) or (samples, channels): (steps, bands)."""
     heard = np.asarray(samples, np.float32)
     shaped = heard.reshape(len(heard), -1) if len(heard) else np.zeros((0, 1), np.float32)
-    hearing = Hearing(pattern.RATE, shaped.shape[1], levels=True)
-    hearing.hear(shaped, end=True)
-    return hearing.levels(last=True)[None]
+    feeder = ChannelFeeder(pattern.RATE, shaped.shape[1], levels=True)
+    feeder.push(shaped, end=True)
+    return feeder.levels(last=True)[None]

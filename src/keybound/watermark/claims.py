@@ -14,7 +14,7 @@ from keybound.errors import KeyBoundError, KeyFileError
 from keybound.provenance.records import Entry
 from keybound.provenance.registry import Party
 from keybound.seal.rolling import Roll
-from keybound.seal.search import Ask, Places
+from keybound.seal.search import Ask, SealSearch
 from keybound.seal.tiles import Spot
 
 KNOWN_REACH_S = 3600.0  # where the position is known, a cut is looked for further on
@@ -31,7 +31,7 @@ class Claim(NamedTuple):
     key: Key
     payload: int
     rho: int | None  # None: the model's
-    drawn: int = 0  # positions of seals that are in use
+    next_position: int = 0  # of the key's stream: those below it may be in use
 
 
 class Untried(NamedTuple):
@@ -57,7 +57,7 @@ class Options:
     @property
     def reach_s(self) -> float:
         """Return the seconds that may have been cut off the start."""
-        return Places().reach_s if self.position is None else KNOWN_REACH_S
+        return SealSearch().reach_s if self.position is None else KNOWN_REACH_S
 
     def nonce_at(self, position: int) -> bytes:
         """Return the nonce of a recording at a position of which no record is known."""
@@ -102,7 +102,7 @@ class Case:
 
 def positions_of(claim: Claim) -> range:
     """Return the positions that a party's seals may have: the usual ones, and all in use."""
-    return range(max(claim.drawn, len(Places().positions)))
+    return range(max(claim.next_position, len(SealSearch().positions)))
 
 
 def spots_of(
@@ -155,7 +155,7 @@ def party_claim(one: Party, bits: int) -> Claim:
             hint="--model names the weights it was registered for",
         )
     try:
-        return Claim(one.name, one.key(), one.payload, one.rho, one.drawn)
+        return Claim(one.name, one.key(), one.payload, one.rho, one.next_position)
     except KeyFileError as error:
         lost = error.hint in (None, KEYGEN_HINT)  # a new key would not help here
         hint = "restore the key file, or remove the party" if lost else error.hint

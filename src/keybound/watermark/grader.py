@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError
-from keybound.seal.search import Places
+from keybound.seal.search import SealSearch
 from keybound.watermark.watermarker import Watermarker
 
 
@@ -27,10 +27,10 @@ class Grader:
         payload: int,
         answers: int,
         nonce: bytes = b"",
-        places: Places | None = None,
+        search: SealSearch | None = None,
         marker: Watermarker | None = None,
     ) -> None:
-        self._key, self._payload, self._nonce, self._places = key, payload, nonce, places
+        self._key, self._payload, self._nonce, self._search = key, payload, nonce, search
         self._marker = marker or Watermarker()
         self.left = answers
 
@@ -45,6 +45,6 @@ class Grader:
             key=self._key,
             payload=self._payload,
             nonce=self._nonce,
-            places=self._places,
+            search=self._search,
         )
         return verdict.grade

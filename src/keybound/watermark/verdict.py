@@ -44,9 +44,13 @@ class Verdict:
     @property
     def grade(self) -> str:
         """Return what holds: none, present, attributed (the rule V_A), or sealed."""
-        if self.seal.holds and self.origin.match != "other":
+        return self.grade_if(self.origin.match)
+
+    def grade_if(self, match: str) -> str:
+        """Return the grade if the comparison with the records gave this answer (`Origin.match`)."""
+        if self.seal.holds and match != "other":
             return "sealed"
-        if self.roll.holds and self.origin.match == "same":
+        if self.roll.holds and match == "same":
             return "sealed"
         if self.rule_holds:
             return "attributed"

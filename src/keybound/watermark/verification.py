@@ -18,7 +18,7 @@ from keybound.provenance.records import Entry
 from keybound.seal import search
 from keybound.seal.rolling import Seconds, find_rolls, read_along
 from keybound.seal.search import Found
-from keybound.seal.sounds import Hearing
+from keybound.seal.sounds import sounds_of
 from keybound.types import Analysis
 from keybound.watermark.claims import USUAL, Case, Claim, Masks, Options, spots_of
 from keybound.watermark.verdict import GRADES, Evidence, Verdict, conclude, weigh
@@ -34,7 +34,7 @@ class Heard:
 
     def __init__(self, analysis: Analysis) -> None:
         self.found, self.levels = analysis.detection, analysis.levels
-        self.seals = Hearing(analysis.levels)
+        self.sounds = sounds_of(analysis.levels)
 
     @cached_property
     def sketch(self) -> Sketch:
@@ -71,7 +71,7 @@ def judge(
         cases.append(Case(one, own, spots, card.bits, rho, tries))
     among = sum(len(one.entries) for one in cases)
     asks = [one.ask for one in cases]
-    seals = search.at_start(heard.seals, asks, options.speed)
+    seals = search.at_start(heard.sounds, asks, options.speed)
     compared: list[Compared | None] = [
         None if seal.sealed.holds else _compare(heard, case, among)
         for case, seal in zip(cases, seals, strict=True)
@@ -80,7 +80,7 @@ def judge(
         if begins := _begins(case, compared[i]):
             named = [(case.spots.index((at, nonce)), start_s) for nonce, at, start_s in begins]
             there = search.at_record(
-                heard.seals, asks[i], named, options.speed, _count(compared[i])
+                heard.sounds, asks[i], named, options.speed, _count(compared[i])
             )
             before = seals[i].sealed.searched
             seals[i] = seals[i].or_better(there)
@@ -95,7 +95,7 @@ def judge(
         progress(done, of + rest)
 
     seals = search.everywhere(
-        heard.seals, asks, seals, options.reach_s, options.speed, search_progress
+        heard.sounds, asks, seals, options.reach_s, options.speed, search_progress
     )
     evidence = []
     for case, seal, with_records in zip(cases, seals, compared, strict=True):
@@ -242,9 +242,9 @@ def judge_host(
     _, payload, bound = min(tried, key=lambda one: one[0])
     claim = Claim("", key, payload, None)
     case = Case(claim, (), spots_of(claim, (), options), bits, card.rho, 1)
-    begun = search.at_start(heard.seals, [case.ask], options.speed)
+    begun = search.at_start(heard.sounds, [case.ask], options.speed)
     seal = search.everywhere(
-        heard.seals, [case.ask], begun, options.reach_s, options.speed, progress=progress
+        heard.sounds, [case.ask], begun, options.reach_s, options.speed, progress=progress
     )[0]
     own = _weigh(heard, case, seal, None, options)
     match = ("same" if bound.holds else "other") if found.present or own.seal.holds else "none"
