@@ -180,11 +180,11 @@ def test_an_output_that_a_kill_left_is_taken_if_its_code_rolls(
 
 def test_the_names_of_tasks_without_a_choice_stay_as_they_were() -> None:
     """Journals of earlier runs are known again."""
-    one = worker.Whose("alice", "k", "ab" * 8, 1, 2)
-    seen = worker.Whose("alice", "k", "ab" * 8, 1, 2, next_position=7, recorded=True)
+    one = worker.Claimant("alice", "k", "ab" * 8, 1, 2)
+    seen = worker.Claimant("alice", "k", "ab" * 8, 1, 2, next_position=7, recorded=True)
     item = manifest.Item("a.wav", "/a.wav", "/b.wav")
 
-    def name(verb: str, who: worker.Whose, *, rolling: bool = False) -> str:
+    def name(verb: str, who: worker.Claimant, *, rolling: bool = False) -> str:
         return corpus.digest(worker.Job(verb, None, (who,), rolling), item, who, "m")
 
     assert name("embed", one) == name("embed", seen) == "f8d2779a599678f81d7049cb"

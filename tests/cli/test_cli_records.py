@@ -232,7 +232,7 @@ def test_a_payload_that_speaks_for_its_host(run: Run, home: Path, marker: Waterm
     found = run("verify", "marked.wav", *own, "--require", "sealed", "--json")
     assert (found.code, found.json["origin"]["match"]) == (0, "same")
     assert found.json["origin"]["p"] <= 0.002
-    assert "its payload speaks for this audio" in found.json["words"]
+    assert "its payload matches this audio" in found.json["words"]
     transplant(home / "host.wav", home / "marked.wav", home / "other.wav", home / "copied.wav")
     copied = run("verify", "copied.wav", *own, "--json")
     assert copied.code == 1
@@ -242,7 +242,7 @@ def test_a_payload_that_speaks_for_its_host(run: Run, home: Path, marker: Waterm
     moved = replace(heard, levels={None: files.levels_of(home / "other.wav")})
     verdict = verification.judge_host(marker.card, moved, KEY)
     assert (verdict.grade, verdict.origin.match) == ("present", "other")
-    assert "its payload does not speak for this audio" in verdict.words
+    assert "its payload does not match this audio" in verdict.words
     bare = run("verify", "host.wav", *own, "--grade-only")
     assert (bare.code, bare.out) == (1, "none\n")
     Key(bytes(32)).write("bob.key")
@@ -298,4 +298,4 @@ def test_a_mask_for_each_recording(run: Run) -> None:
     assert run("verify", "k.wav", *key, "--require", "sealed").code == 0
     refused(run("embed", "host.wav", "x.wav", *own, "--no-seal"), "needs a seal")
     for verb in (("embed", "host.wav", "x.wav"), ("verify", "2.wav")):
-        refused(run(*verb, *own, "--nonce", "07"), "takes the place of --nonce")
+        refused(run(*verb, *own, "--nonce", "07"), "excludes --nonce")

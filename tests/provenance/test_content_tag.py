@@ -1,4 +1,4 @@
-"""Payloads that speak for their host."""
+"""Content tags: payloads that are a keyed hash of their host."""
 
 import hashlib
 import hmac
@@ -47,7 +47,7 @@ def test_by_hand() -> None:
 
 
 @pytest.mark.parametrize("attack", ["clean", "mp3", "opus-16", "gain"])
-def test_a_copy_is_spoken_for(attack: str) -> None:
+def test_a_copy_has_the_tag(attack: str) -> None:
     tag = content_tag.payload(levels("flite-rms"), KEY, 16)
     assert content_tag.check(levels("flite-rms", attack), tag, KEY, 16).holds
 

@@ -75,7 +75,7 @@ def test_without_a_seal_all_are_compared() -> None:
     assert (found.match, found.record) == ("other", 1)
 
 
-def test_a_seal_without_a_record_is_not_spoken_against() -> None:
+def test_no_record_counts_against_a_seal_without_one() -> None:
     """What was marked before there were records, or elsewhere, was not copied for that."""
     assert trace(heard("flite-rms"), SEALED, [entry(1, GB, 8)], key=KEY) == UNTRACED
     assert trace(heard("flite-rms"), SEALED, [entry(1, RMS, 8)], key=KEY).match == "same"

@@ -82,7 +82,7 @@ def test_a_mask_of_its_own_opens_nothing_else(marker: Watermarker) -> None:
         assert (own.grade, own.distance, own.seal.position) == ("sealed", 0, 3)
         copied = judged(marker, forged(marker, code), *entries, own_mask=True)
         assert (copied.grade, copied.mask_known) == ("present", False)
-        assert "no seal and no record says with which mask" in copied.words
+        assert "no seal and no record gives its mask" in copied.words
     # A verifier who names the position is taken in by the payload alone, and told of the audio.
     named = judged(marker, forged(marker, code), entry(marked, 3), own_mask=True, position=3)
     assert (named.grade, named.origin.match) == ("attributed", "other")
@@ -123,7 +123,7 @@ def test_the_record_of_a_position_says_which_mask(marker: Watermarker) -> None:
         assert judged(marker, marked).grade == "present"
         found = judged(marker, marked, recorded(marked, 9, nonce))
         assert (found.grade, found.distance, found.origin.match) == ("sealed", 0, "same")
-        # Two recordings at one position have two records, and both masks are looked for.
+        # Two recordings at one position have two records, and both masks are searched for.
         both = (recorded(marked, 9, b"other"), recorded(marked, 9, nonce, 2))
         found = judged(marker, marked, *both)
         assert (found.grade, found.distance) == ("sealed", 0)
@@ -185,7 +185,7 @@ def test_a_record_that_does_not_help_hides_nothing(marker: Watermarker) -> None:
     found = judged(marker, heard(marker, host), kept)
     assert (found.seal.holds, found.origin.match) == (False, "same")
     assert found.seal.searched == "start"
-    assert "too short to look for a seal in it if it was cut" in found.words
+    assert "too short to find the seal if it was cut" in found.words
 
 
 # Many parties

@@ -59,7 +59,7 @@ def test_a_mark_is_sealed_where_it_is_wanted(marker: Watermarker, clip: Samples)
         assert marker.verify(marked, RATE, **whose, search=where).grade == grade
     for other in ({"payload": PAYLOAD ^ 1}, {"nonce": b"n"}, {"key": Key(bytes(32))}):
         verdict = marker.verify(marked, RATE, **whose | other, search=SealSearch((7,)))
-        assert not verdict.seal.holds  # the seal speaks for key, payload and nonce
+        assert not verdict.seal.holds  # the seal is bound to key, payload and nonce
 
 
 def test_each_recording_gets_a_position_that_is_told(marker: Watermarker, clip: Samples) -> None:
@@ -118,14 +118,14 @@ def test_a_verdict_reads_as_a_sentence() -> None:
         ),
         start: (
             "marked, payload agrees in 9 of 16 bits, 14 needed; "
-            "too short to look for a seal in it if it was cut"
+            "too short to find the seal if it was cut"
         ),
         replace(start, seal=replace(NOTHING, searched="some")): (
             "marked, payload agrees in 9 of 16 bits, 14 needed; "
-            "a seal was not looked for everywhere in so long a recording (--position)"
+            "the seal was not searched for everywhere in so long a recording (--position)"
         ),
         replace(start, seal=NOTHING): (
-            "marked, payload agrees in 9 of 16 bits, 14 needed; no seal was looked for"
+            "marked, payload agrees in 9 of 16 bits, 14 needed; no seal was searched for"
         ),
     }
     for verdict, words in sentences.items():

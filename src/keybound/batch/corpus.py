@@ -18,7 +18,7 @@ from keybound import output, stages
 from keybound.batch.journal import Journal, Row, Stamp, write_results
 from keybound.batch.manifest import Item, absolute
 from keybound.batch.origins import Origins
-from keybound.batch.worker import ENV, HANDED, SKETCH, Job, Task, Whose, in_words, read_key
+from keybound.batch.worker import ENV, HANDED, SKETCH, Job, Task, Claimant, in_words, read_key
 from keybound.crypto import codes
 from keybound.errors import CodeError, CorpusError, KeyBoundError, KeyFileError, RegistryError
 from keybound.provenance import records
@@ -30,7 +30,7 @@ Executor = Callable[[Job, Iterable[Task]], Generator[tuple[str, Row], None, None
 AHEAD = 64  # tasks that are given their positions at a time
 
 
-def everyone(known: Registry, bits: int) -> tuple[tuple[Whose, ...], list[Untried]]:
+def everyone(known: Registry, bits: int) -> tuple[tuple[Claimant, ...], list[Untried]]:
     """Return every registered party that can be tried, and those that cannot."""
     every, untried = triable(known.list(), lambda one: _registered(known, one, bits))
     return tuple(every), untried
@@ -44,14 +44,14 @@ def claimants(
     payload: int | None,
     known: Registry | None,
     bits: int,
-) -> tuple[tuple[Whose, ...], list[int]]:
+) -> tuple[tuple[Claimant, ...], list[int]]:
     """Return the claimants and the index of each item's: its own party, or what the options name.
 
     `known` is the open registry, where the items or the options name a party.
     """
     named = dict.fromkeys(item.party or name for item in items)
     parties = [who for who in named if who is not None]
-    whose: list[Whose] = []
+    whose: list[Claimant] = []
     if known is not None:
         whose = [_registered(known, known.get(who), bits) for who in parties]
     index = {who: number for number, who in enumerate(parties)}
@@ -73,11 +73,11 @@ def claimants(
     return tuple(whose), who
 
 
-def _registered(known: Registry, party: Party, bits: int) -> Whose:
+def _registered(known: Registry, party: Party, bits: int) -> Claimant:
     """Return a party as its workers need it; raise an error where its key cannot be read."""
     party_claim(party, bits)
     masks = dict.fromkeys(known.masks(party))
-    return Whose(
+    return Claimant(
         name=party.name,
         key=str(party.key_file),
         key_id=party.key_id,
@@ -89,22 +89,22 @@ def _registered(known: Registry, party: Party, bits: int) -> Whose:
     )
 
 
-def _unregistered(key: str, payload: int | None, bits: int) -> Whose:
+def _unregistered(key: str, payload: int | None, bits: int) -> Claimant:
     if key == "-":
         raise KeyFileError("every process reads the key for itself", hint="--key FILE or env:NAME")
     if payload is not None:
         codes.check_payload(payload, bits)
     key_id = read_key(key).id
     reference = key if key.startswith(ENV) else absolute(key)
-    return Whose("", reference, key_id, payload, None)
+    return Claimant("", reference, key_id, payload, None)
 
 
-def digest(job: Job, item: Item, one: Whose | None, model: str) -> str:
+def digest(job: Job, item: Item, one: Claimant | None, model: str) -> str:
     """Return a name of an input that covers all that decides its result.
 
     Of records it covers only whether there are any: later ones are of later recordings.
     """
-    claimants = (one,) if one is not None else job.whose
+    claimants = (one,) if one is not None else job.claimants
     parts = [job.verb, model, item.source, absolute(item.output) if item.output else ""]
     parts += [f"{item.payload}", (item.nonce or b"").hex()]
     parts += [f"{w.name} {w.key_id} {w.payload} {w.rho}" for w in claimants]
@@ -133,7 +133,7 @@ def plan(
     model = "".join(sorted(card.sha256.values()))
     names, tasks, foreign = [], {}, []
     for item, index in zip(items, who, strict=True):
-        one = job.whose[index] if index is not None else None
+        one = job.claimants[index] if index is not None else None
         if item.payload is not None and job.verb != "detect":
             try:
                 codes.check_payload(item.payload, card.bits)
@@ -216,7 +216,7 @@ def with_positions(job: Job, tasks: Sequence[Task], known: Registry) -> list[Tas
     """
     mine: dict[str, dict[str, Task]] = {}  # by key, and by what a position is reserved for
     for task in tasks:
-        one = job.whose[task.who] if job.verb == "embed" and task.who is not None else None
+        one = job.claimants[task.who] if job.verb == "embed" and task.who is not None else None
         if one is not None and one.name:
             stamp = Stamp.of(task.source)
             mine.setdefault(one.key_id, {})[f"{task.name} {stamp and tuple(stamp)}"] = task
@@ -263,7 +263,7 @@ def _appear(job: Job, task: Task, entry: Row, known: Registry | None) -> Row:
         row = {"status": "failed", "error": in_words(error), "took_s": row["took_s"]}
     if row["status"] != "ok" and task.position is not None and known is not None:
         with contextlib.suppress(RegistryError):
-            known.void(job.whose[task.who].key_id, task.position)
+            known.void(job.claimants[task.who].key_id, task.position)
     wrote = Stamp.of(task.output) if row["status"] == "ok" else None
     return entry | {"row": row, "size": wrote.size if wrote else None}
 

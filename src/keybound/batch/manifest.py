@@ -1,4 +1,4 @@
-"""Manifests: what a corpus is made of, and where its marked copies go. Opens no recording.
+"""Manifests: the inputs of a corpus, and the paths of its marked files. Opens no recording.
 
 A manifest is a CSV, JSONL or Parquet file with a column `path`, or a folder, or a glob. Names in
 a manifest are relative to the manifest's own folder, so that both can move together. Columns
@@ -38,7 +38,7 @@ def read(manifest: str, out: str | None = None, *, columns: Sequence[str] = ()) 
     """Read a manifest, folder or glob. Of `out`, `party`, `payload`, `nonce` only `columns` count.
 
     With `out` among them each item gets an output: the column (within the folder `out` if there
-    is one), or else the input's place in the corpus mirrored under the folder `out`. Files that
+    is one), or else the input's path relative to the corpus under the folder `out`. Files that
     lie in that folder are no part of a folder or glob.
     """
     path = Path(manifest)
@@ -82,7 +82,7 @@ def expand(names: Sequence[str]) -> list[str]:
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
-    """Name a file from the root, links left as they are: a linked file keeps its path."""
+    """Return the absolute path of a file, without resolving links."""
     return os.path.abspath(path)  # noqa: PTH100 (Path.absolute leaves .. in)
 
 
@@ -92,12 +92,12 @@ def _within(path: Path, out: str) -> bool:
 
 
 def joined(folder: str, name: str) -> str:
-    """Name a file in a folder. On a million names Path would take half a minute."""
+    """Return the path of a file in a folder. On a million names Path would take half a minute."""
     return os.path.join(folder, name)  # noqa: PTH118
 
 
 def _found(names: Iterable[Path], root: Path, out: str | None) -> list[Item]:
-    """Keep what looks like a recording, is not hidden, and is not an output of ours."""
+    """Return the items that are recordings by their suffix, not hidden and not in `out`."""
     outputs = Path(absolute(out)) if out is not None else None
     base = absolute(root)
     items = []
@@ -114,7 +114,7 @@ def _found(names: Iterable[Path], root: Path, out: str | None) -> list[Item]:
 
 
 def _fixed(pattern: str) -> Path:
-    """Give the folder that comes before the first wildcard of a glob."""
+    """Return the folder before the first wildcard of a glob."""
     parts = Path(pattern).parts
     plain = next((n for n, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     return Path(*parts[:plain])
@@ -157,7 +157,7 @@ READERS = {
 
 
 def arrow(name: str) -> Any:
-    """Import pyarrow, or say how to get it."""
+    """Import pyarrow; raise an error with a hint where it is not installed."""
     import importlib
 
     try:
@@ -177,7 +177,7 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _item(row: dict[str, Any], where: str, folder: str, columns: Sequence[str]) -> Item:
-    """Make an item of a row; a row that says nothing sensible refuses the whole manifest."""
+    """Return the item of a row; raise an error where its values are not valid."""
     row = {str(name).strip(): value for name, value in row.items()}
     if secret := next((name for name in SECRETS if name in row), None):
         hint = "register parties and name them in a column party, or use --key"
@@ -220,7 +220,7 @@ def _item(row: dict[str, Any], where: str, folder: str, columns: Sequence[str]) 
 
 
 def _with_outputs(items: Sequence[Item], root: str, out: str | None) -> list[Item]:
-    """Give every item its output; refuse outputs that would fall on each other or on an input."""
+    """Return the items with outputs; raise an error where two collide or one is an input."""
     inputs = {item.source for item in items}
     taken: dict[str, str] = {}
     made = []
@@ -247,7 +247,7 @@ def _with_outputs(items: Sequence[Item], root: str, out: str | None) -> list[Ite
 
 
 def mirrored(source: str, root: str) -> str:
-    """Give a file's place in its corpus; of a file from elsewhere, its whole path without root."""
+    """Return a file's path relative to its corpus; of a file outside, its path without root."""
     inside = joined(root, "")
     if source.startswith(inside):
         return source[len(inside) :]

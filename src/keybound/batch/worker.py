@@ -37,7 +37,7 @@ SKETCH = "sketch"  # what the process that has the registry compares with the re
 
 
 @dataclass(frozen=True)
-class Whose:
+class Claimant:
     """A claimant without its secret: `key` names a key file, or env: and a variable's name."""
 
     name: str
@@ -56,7 +56,7 @@ class Job:
 
     verb: str  # embed, detect or verify
     model: str | None
-    whose: tuple[Whose, ...]
+    claimants: tuple[Claimant, ...]
     rolling: bool = False  # the code that is embedded
     untried: int = 0  # registered parties that cannot be tried
 
@@ -114,7 +114,7 @@ class Worker:
         row["took_s"] = round(time.perf_counter() - begun, 3)
         return {"source": source, "size": None, "pid": os.getpid(), "row": row}
 
-    def _key(self, one: Whose) -> Key:
+    def _key(self, one: Claimant) -> Key:
         if one.key not in self.keys:
             with warnings.catch_warnings():  # which the parent has given
                 warnings.simplefilter("ignore", KeyFileWarning)
@@ -125,7 +125,7 @@ class Worker:
             raise KeyFileError(what, hint="the key of a batch must stay the same")
         return key
 
-    def _claim(self, one: Whose, task: Task) -> Claim:
+    def _claim(self, one: Claimant, task: Task) -> Claim:
         payload = task.payload if task.payload is not None else one.payload
         assert payload is not None
         return Claim(one.name, self._key(one), payload, one.rho, one.next_position)
@@ -137,7 +137,7 @@ class Worker:
     def _verify(self, task: Task) -> Row:
         """Return the row of the verdict on the claimant, or on the nearest of all of them."""
         heard = files.analyse(self.marker, task.source)
-        whose = self.job.whose if task.who is None else (self.job.whose[task.who],)
+        whose = self.job.claimants if task.who is None else (self.job.claimants[task.who],)
         claims = [self._claim(one, task) for one in whose]
         masks = {one.name: one.masks for one in whose}
         asked = Options(task.nonce)
@@ -155,7 +155,7 @@ class Worker:
     def _embed(self, task: Task) -> Row:
         assert task.output is not None
         assert task.who is not None
-        one = self.job.whose[task.who]
+        one = self.job.claimants[task.who]
         output = Path(task.output)
         row: Row = {"party": one.name or None, "position_recurs": task.position is None}
         handed: Row = {}
@@ -192,7 +192,7 @@ class Worker:
         row["not_carried"] = ", ".join(written.not_carried) or None
         return row | _columns(written.verdict) | {"seconds": written.seconds}
 
-    def _made(self, task: Task, one: Whose) -> Row | None:
+    def _made(self, task: Task, one: Claimant) -> Row | None:
         """Return the row of an output that a killed try finished; None where it is not that."""
         assert task.output is not None
         try:

@@ -1,4 +1,4 @@
-"""The command line: verbs only. Heavy rooms are imported inside the verb that needs them.
+"""The command line: the group of verbs, `detect` and `demo`. Verbs import heavy rooms inside.
 
 Results go to standard output (`--json` for machines). Messages go to standard error, in lower
 case without a full stop, with a hint in brackets where there is one; a refusal is one such line.
@@ -38,14 +38,16 @@ if TYPE_CHECKING:
 @click.version_option(package_name="keybound", message="%(version)s")
 @click.pass_context
 def cli(context: click.Context) -> None:
-    """Mark speech, detect the mark, prove whose it is."""
+    """Embed a keyed watermark in speech, detect it, verify whose it is."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
 
 @cli.command()
 @click.argument("recordings", nargs=-1, required=True, type=click.Path())
-@click.option("--frames", is_flag=True, help="With --json: presence and logits of every 20 ms too.")
+@click.option(
+    "--frames", is_flag=True, help="With --json: add presence and logits of every frame of 20 ms."
+)
 @click.option(
     "--plot",
     "picture",
@@ -60,9 +62,10 @@ def detect(
     model: str | None,
     as_json: bool,
 ) -> None:
-    """Say whether RECORDINGS carry a mark, and where.
+    """Detect whether RECORDINGS carry a mark, and where. No key is needed.
 
-    A folder stands for all recordings in it and below. Of several recordings each has one line.
+    A folder stands for all recordings in it and its subfolders. Each of several recordings has one
+    line.
     Exit status 0 if any is marked, 1 if none is, 2 if any could not be read.
     """
     from keybound.batch.manifest import expand
@@ -80,7 +83,7 @@ def detect(
     marker = Watermarker(model)
     marked = failed = 0
     for path in paths:
-        about = f"listening to {Path(path).name}" if len(paths) > 1 else "listening"
+        about = f"detecting in {Path(path).name}" if len(paths) > 1 else "detecting"
         try:
             found = files.detect(marker, path, progress=progress_bar(about))
         except (KeyBoundError, OSError) as error:
@@ -135,10 +138,12 @@ def in_a_line(found: "Detection", path: str) -> str:
 
 
 @cli.command()
-@click.option("--out", default="demo", show_default=True, help="Folder for what the demo makes.")
+@click.option(
+    "--out", default="demo", show_default=True, help="Folder for the audio and the picture."
+)
 @model
 def demo(out: str, model: str | None) -> None:
-    """Mark a shipped clip, attack it, verify it, draw it.
+    """Mark a clip that the package carries, attack it, verify it and plot it.
 
     Needs the extra demo: pip install 'keybound[demo]'
     """

@@ -1,4 +1,4 @@
-"""The verbs `keygen` and `party`, and whose mark the options of other verbs name."""
+"""The verbs `keygen` and `party`, and the claim that the options of other verbs make."""
 
 import dataclasses
 from datetime import UTC, datetime
@@ -25,9 +25,9 @@ from keybound.watermark.claims import NOBODY, Claim, party_claim
 
 @click.command()
 @click.argument("path", type=click.Path())
-@click.option("--comment", default="", help="Comment line at the head of the file.")
+@click.option("--comment", default="", help="Comment line at the head of the key file.")
 def keygen(path: str, comment: str) -> None:
-    """Make a new key in the file PATH, which must not exist yet."""
+    """Write a new random key to the file PATH, which must not exist yet, and print its key id."""
     key = Key.generate()
     key.write(path, comment=comment)
     say(f"wrote {path}; keep it secret and keep a copy")
@@ -36,13 +36,13 @@ def keygen(path: str, comment: str) -> None:
 
 @click.group(no_args_is_help=False)
 def party() -> None:
-    """Register who marks with which key and payload."""
+    """Register parties, each with a key and a payload."""
 
 
 @party.command("add")
 @click.argument("name")
 @options(
-    click.option("--key", "key_file", required=True, help="The party's key file."),
+    click.option("--key", "key_file", required=True, help="Key file of the party."),
     click.option("--payload", type=number, required=True, help="Payload, such as 24301 or 0x5eed."),
     click.option("--bits", type=int, help="Bits of the payload; by default those of the model."),
     click.option(
@@ -60,9 +60,9 @@ def party_add(
     registry: str | None,
     model: str | None,
 ) -> None:
-    """Add the party NAME. Its key stays in its file; only the path is kept.
+    """Add the party NAME. The registry keeps the path of its key file, not the key.
 
-    Its payload must be as long as those of the model that marks for it.
+    Its payload must have as many bits as the model carries.
     """
     from keybound.model.networks import SHIPPED, read_card
 

@@ -1,4 +1,4 @@
-"""The verbs of `keybound record`, and what other verbs write into the registry or read from it."""
+"""The verbs of `keybound record`, and the records that `verify` compares with."""
 
 import json
 import sys
@@ -32,7 +32,7 @@ number = click.argument("number", type=click.IntRange(1, (1 << 63) - 1))
 
 @click.group(no_args_is_help=False)
 def record() -> None:
-    """Look at the records of what was marked, export and check them."""
+    """List, show, export and check the records of what was marked."""
 
 
 @record.command("list")
@@ -51,7 +51,7 @@ def record_list(name: str | None, registry: str | None, as_json: bool) -> None:
 @number
 @options(registry, as_json)
 def record_show(number: int, registry: str | None, as_json: bool) -> None:
-    """Show the record NUMBER: with --json all of it, the fingerprint too."""
+    """Show the record NUMBER; with --json all of it, including the fingerprint."""
     entry = _entry(number, registry)
     whole = json.loads(entry.stamped.to_bytes())
     shown = whole["record"] | {"mac": whole["mac"]}
@@ -63,7 +63,9 @@ def record_show(number: int, registry: str | None, as_json: bool) -> None:
 @record.command("export")
 @number
 @click.argument("path", type=click.Path())
-@click.option("--sign", "signer", type=click.Path(), help="Sign it with this signing key.")
+@click.option(
+    "--sign", "signer", type=click.Path(), help="Sign the record with the signing key in this file."
+)
 @registry
 def record_export(number: int, path: str, signer: str | None, registry: str | None) -> None:
     """Write the record NUMBER to the file PATH, which must not exist yet."""
@@ -77,7 +79,9 @@ def record_export(number: int, path: str, signer: str | None, registry: str | No
 @record.command("check")
 @click.argument("path", type=click.Path())
 @options(party_name, key_file)
-@click.option("--public", type=octets, help="The signer's public key, in hex: no secret is needed.")
+@click.option(
+    "--public", type=octets, help="Public key of the signer, in hex; no secret is needed."
+)
 @options(registry, as_json)
 def record_check(
     path: str,
@@ -87,10 +91,11 @@ def record_check(
     registry: str | None,
     as_json: bool,
 ) -> None:
-    """Say whether the record in the file PATH is as it was made. Exit status 0 if so, 1 if not.
+    """Check that the record in the file PATH is unchanged. Exit status 0 if so, 1 if not.
 
-    Checked with the key of its party, or with the public key of who signed it. The public key must
-    come from the signer and not from the file. What is not a record at all is an error, status 2.
+    The MAC is checked with the key of the party, or the signature with the public key of the
+    signer, which must come from the signer and not from the file. A file that is not a record is
+    an error, status 2.
     """
     if sum(given is not None for given in (name, key_file, public)) != 1:
         raise click.UsageError("check with one of --party, --key and --public")
@@ -120,12 +125,12 @@ def record_keygen(path: str) -> None:
     made = SigningKey.generate()
     public = made.public.hex()  # refused before anything is written where it cannot be had
     made.write(path)
-    say(f"wrote {path}; keep it secret, and give the public key to who checks")
+    say(f"wrote {path}; keep it secret, and publish the public key")
     click.echo(public)
 
 
 class Told(NamedTuple):
-    """What a record tells a verifier, beside what the options say."""
+    """What an exported record tells a verifier."""
 
     entry: Entry
     payload: int
@@ -134,7 +139,7 @@ class Told(NamedTuple):
 
 
 def tell(path: str, payload: int | None, nonce: bytes, position: int | None) -> Told:
-    """Read a record from a file, for what the options leave open; refuse where they disagree."""
+    """Return the record in a file; raise an error where the options disagree with it."""
     entry = Entry(None, records.read(path))
     known = entry.stamped.record
     for what, given, own in (

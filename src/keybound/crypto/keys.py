@@ -119,7 +119,7 @@ class Key:
             part.write_bytes(data)
 
     def to_text(self, comment: str = "") -> str:
-        """Give the text of the key file, secret included, with a comment at its head."""
+        """Return the text of the key file, secret included, with a comment at its head."""
         lines = comment.splitlines()
         if not all(line.isprintable() for line in lines):
             raise KeyFileError("the comment of a key file holds a control character")
@@ -129,7 +129,7 @@ class Key:
 
     @property
     def id(self) -> str:
-        """Name the key in public: 16 hex digits that tell nothing about its secret."""
+        """Return the key id: 16 hex digits that tell nothing about the secret."""
         return self.derive(KEY_ID_LABEL, KEY_ID_BYTES).hex()
 
     def derive(self, label: str, length: int, nonce: bytes = b"") -> bytes:
@@ -246,7 +246,7 @@ def _parse(text: str, source: str) -> Key:
 
 
 def _secret(line: str, source: str) -> bytes:
-    """Check the one line of a key and give its secret."""
+    """Return the secret from the one line of a key; raise an error where it is damaged."""
     prefix, body = line[: line.index(":") + 1], line[line.index(":") + 1 :]
     if prefix != PREFIX:
         version = prefix.removeprefix("keybound-key-").rstrip(":")
@@ -275,6 +275,6 @@ def _secret(line: str, source: str) -> bytes:
 
 
 def _reason(error: OSError | ValueError) -> str:
-    """Say why in lower case: `strerror` alone, since str() of the error repeats the path."""
+    """Return the reason of an error in lower case, without the path that str() repeats."""
     text = getattr(error, "strerror", None) or str(error)
     return text[:1].lower() + text[1:]

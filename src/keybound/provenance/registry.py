@@ -33,7 +33,7 @@ PARTIES = f"SELECT {COLUMNS}, coalesce(next, 0) FROM party LEFT JOIN stream ON k
 
 
 def default_path() -> Path:
-    """Say where the registry is kept: $KEYBOUND_REGISTRY, else in the user's data folder."""
+    """Return the usual path: $KEYBOUND_REGISTRY, else a file in the user's data folder."""
     chosen = os.environ.get("KEYBOUND_REGISTRY")
     if chosen:
         return Path(chosen).expanduser()
@@ -81,7 +81,7 @@ class Party:
             raise RegistryError(f"the next position of party {self.name!r} is not a count")
 
     def key(self) -> Key:
-        """Read the party's key, and refuse a key other than the registered one."""
+        """Return the party's key; raise an error where its file holds another key."""
         key = Key.read(self.key_file)
         if key.id != self.key_id:
             raise RegistryError(
@@ -151,7 +151,7 @@ class Registry:
             raise RegistryError(what, hint=hint) from None
 
     def get(self, name: str) -> Party:
-        """Give the party of this name."""
+        """Return the party of this name."""
         name = _check_name(name)
         query = f"{PARTIES} WHERE name = ?"
         with self._refusals():
@@ -161,7 +161,7 @@ class Registry:
         return self._party(row)
 
     def list(self) -> tuple[Party, ...]:
-        """Give all parties, in the order of their names."""
+        """Return all parties, in the order of their names."""
         with self._refusals():
             rows = self._connection.execute(f"{PARTIES} ORDER BY name").fetchall()
         return tuple(self._party(row) for row in rows)
@@ -172,7 +172,7 @@ class Registry:
             return positions.in_use(self._connection, key)
 
     def reserve(self, key: str, position: int | None = None) -> int:
-        """Give a position of a key that was never given: the next, or the one asked for."""
+        """Reserve and return a new position of a key: the next, or the one asked for."""
         with self._refusals():
             if position is None:
                 return positions.reserve(self._connection, key)
@@ -180,17 +180,17 @@ class Registry:
         return position
 
     def reserve_for(self, key: str, tasks: Sequence[str]) -> dict[str, int]:
-        """Give each task a position of a key: its own if it has one and has not ended, or a new."""
+        """Return a position for each task: its own if it has one and did not end, or a new one."""
         with self._refusals():
             return positions.reserve_for(self._connection, key, tasks)
 
     def void(self, key: str, position: int) -> None:
-        """Let a position of a task that failed be nobody's for good."""
+        """Mark the position of a task that failed as void: it is never reserved again."""
         with self._refusals():
             positions.end(self._connection, key, position)
 
     def remove(self, name: str) -> None:
-        """Forget the party of this name. Its key file and its records stay where they are."""
+        """Remove the party of this name. Its key file and its records stay."""
         name = _check_name(name)
         with self._refusals():
             cursor = self._connection.execute("DELETE FROM party WHERE name = ?", (name,))
@@ -198,18 +198,18 @@ class Registry:
             raise _unknown(name)
 
     def append(self, stamped: Stamped) -> int:
-        """Keep a record for good, and give its number. No record is ever changed or removed."""
+        """Add a record and return its number. No record is ever changed or removed."""
         row = (stamped.record.party, stamped.record.key, stamped.to_bytes())
         with self._refusals():
             return int(self._connection.execute(pending.KEEP, row).fetchall()[0][0])
 
     def appear(self, stamped: Stamped, part: Part) -> int:
-        """Let a marked file and its record appear together; return the number of the record."""
+        """Publish a marked file together with its record; return the number of the record."""
         with self._refusals():
             return pending.appear(self._connection, stamped, part)
 
     def records(self, party: Party | None = None) -> tuple[Entry, ...]:
-        """Give the records of a party under its present key, or all, the oldest first."""
+        """Return the records of a party under its present key, or all, the oldest first."""
         query, values = "SELECT number, data FROM record ORDER BY number", []
         if party is not None:
             query = query.replace("ORDER", "WHERE party = ? AND key = ? ORDER")
@@ -219,7 +219,7 @@ class Registry:
         return tuple(self._entry(row) for row in rows)
 
     def positions(self, party: Party) -> Iterator[tuple[int, int | None]]:
-        """Give the number of each such record with its position, none of them read whole."""
+        """Yield the number and position of each record of a party, none of them read whole."""
         query = f"SELECT number, {schema.POSITION} FROM record WHERE party = ? AND key = ?"
         with self._refusals():
             yield from self._connection.execute(query, [party.name, party.key_id])
@@ -232,7 +232,7 @@ class Registry:
         return None if row is None else self._entry(row)
 
     def masks(self, party: Party) -> Iterator[tuple[int, bytes]]:
-        """Give the positions of such records whose mask is not the fixed one, with its nonce."""
+        """Yield position and nonce of each record of a party whose mask is not the fixed one."""
         own = f"party = ? AND key = ? AND {schema.POSITION} IS NOT NULL AND {schema.NONCE} <> ''"
         query = f"SELECT {schema.POSITION}, {schema.NONCE} FROM record WHERE {own}"
         with self._refusals():
@@ -240,7 +240,7 @@ class Registry:
                 yield int(position), bytes.fromhex(text)
 
     def record(self, number: int) -> Entry:
-        """Give the record of this number."""
+        """Return the record of this number."""
         query = "SELECT number, data FROM record WHERE number = ?"
         with self._refusals():
             row = self._connection.execute(query, (number,)).fetchone()
@@ -279,7 +279,7 @@ class Registry:
 
 
 def _check_name(name: str) -> str:
-    """Give the name in composed form (NFC), so that what looks the same is the same."""
+    """Return the name in form NFC, so that equal looks are equal names."""
     name = unicodedata.normalize("NFC", name)
     rule = f"a name has 1 to {NAME_MAX} printable characters, without spaces at its ends"
     if not name or name != name.strip():

@@ -1,6 +1,6 @@
 """Sounds: the channels of a recording, as they are and at other speeds, made ready for the search.
 
-Knows levels, as `seal` hears them: no keys, no audio, no networks.
+Knows levels: no keys, no audio, no networks.
 """
 
 import math
@@ -59,7 +59,7 @@ def sounds_of(levels: Floats | Levels | Mapping[int | None, Levels]) -> list[Sou
 
 
 def respeed(levels: Floats, speed: float) -> Floats:
-    """Give the levels of a recording that was played `speed` times as fast as before that."""
+    """Return the levels before a recording was played `speed` times as fast."""
     steps = np.arange(math.floor(len(levels) * speed)) / speed
     slow: Floats = _between(levels, steps)
     middles = (pattern.EDGES[:-1] + pattern.EDGES[1:]) / 2

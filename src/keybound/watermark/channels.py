@@ -1,9 +1,9 @@
-"""Channels: which sounds of a recording are listened to, each once, as they come in blocks.
+"""Channels: the mix and each channel of a recording, analysed block by block, each sound once.
 
-A channel may be silent, late, turned upside down or somebody else's voice, and then the mix of all
-channels says nothing. So each is heard by itself too. Channels that have been equal so far are one
-sound; when they first differ, the state of that one is copied, so that the answer is what it would
-have been from the start. Knows arrays: no files, keys or weights.
+A channel may be silent, late, inverted or another voice, and then the mix of all channels carries
+no mark. So each is analysed by itself too. Channels that have been equal so far are one sound; when
+they first differ, its state is copied, so that the result is as if they had been apart from the
+start. Knows arrays: no files, keys or weights.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from keybound.audio.streaming import Feeder, Rows
 from keybound.seal import pattern
 from keybound.types import Floats, Levels
 
-MOST_CHANNELS = 8  # that are heard by themselves; the mix is that of all of them
+MOST_CHANNELS = 8  # that are analysed by themselves; the mix is that of all of them
 # The levels of single channels are kept while all of them together are no longer than this: for
 # the two of a stereo recording, half an hour.
 MOST_LEVELS_S = 3600.0
@@ -25,7 +25,7 @@ LIMIT = 6e4  # of what is kept in 16 bits
 
 
 class _Sound:
-    """One sound, what the network and the level feeder make of it, and which views it is."""
+    """One sound, its network and level feeder, their outputs, and the views that it is."""
 
     def __init__(
         self, down: Resampler, network: Feeder | None, level_feeder: Feeder | None
@@ -50,16 +50,16 @@ class _Sound:
         return made
 
     def narrow(self, samples: Floats, *, end: bool) -> Floats:
-        """Take (samples, 1); return what they complete at the networks' rate: (samples,)."""
+        """Push (samples, 1) and return what they complete at the networks' rate: (samples,)."""
         made = self.down.push(samples)
         return np.concatenate([made, self.down.flush()])[:, 0] if end else made[:, 0]
 
 
 class ChannelFeeder:
-    """Hear all channels of a recording as it comes: frames of a network, levels, or both.
+    """Feeds all channels of a recording to a network, to the levels, or both, block by block.
 
-    `network` gives rows of `width` numbers for the frames of a sound at `rate`, and remembers
-    nothing that its `copy` would share.
+    `network` returns rows of `width` numbers for the frames of a sound at `rate`, and holds no
+    state that its `copy` would share.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class ChannelFeeder:
 
     @property
     def delay_s(self) -> float:
-        """Return how far the networks' rate lags behind the samples, at most."""
+        """Return the largest delay of the samples at the networks' rate."""
         return self._sounds[0].down.delay_s
 
     def push(self, samples: Floats, *, end: bool = False) -> list[Floats]:
-        """Take (samples, channels), at the `end` the last; return the new frames of each sound."""
+        """Push (samples, channels), the last with `end`; return the new frames of each sound."""
         columns = self._columns(samples)
         made, levels = [], []
         for sound in self._sounds:
@@ -129,7 +129,7 @@ class ChannelFeeder:
         return kept
 
     def _columns(self, samples: Floats) -> dict[int, Floats]:
-        """Return what each view hears of some samples, (samples, 1); part those that differ."""
+        """Return the samples of each view, (samples, 1); make sounds of views that differ."""
         if self._channels == 1:
             return {1: samples}
         first, *others = samples.T
@@ -146,7 +146,7 @@ class ChannelFeeder:
         return columns
 
     def _part(self, sound: _Sound, columns: Mapping[int, Floats]) -> None:
-        """Make sounds of their own of the views that differ from now on."""
+        """Split a sound whose views differ from now on."""
         groups: list[list[int]] = []
         for view in sound.views:
             near = [g for g in groups if np.array_equal(columns[g[0]], columns[view])]
@@ -181,7 +181,7 @@ class ChannelFeeder:
                 sound.levels.add(own)
 
     def _has_room(self, sounds: int) -> bool:
-        """Tell whether the levels of so many sounds may be kept, each by itself."""
+        """Return whether the levels of so many sounds may be kept, each by itself."""
         return sounds * len(self._combined) * pattern.STEP_S <= MOST_LEVELS_S
 
 

@@ -26,7 +26,7 @@ from keybound.seal.rolling import Roll
 from keybound.types import Analysis, Detection, Floats
 from keybound.watermark.channels import ChannelFeeder
 
-SHORTEST_S = 0.1  # under this there is nothing to judge
+SHORTEST_S = 0.1  # too short for a detection below this
 
 
 @dataclass(frozen=True)
@@ -100,22 +100,22 @@ class StreamEmbedder:
 
     @property
     def latency(self) -> int:
-        """Count the samples between what goes in and what comes out."""
+        """Return the number of samples between what goes in and what comes out."""
         delay_s = self._down.delay_s + self._look_s + self._up.delay_s
         return math.ceil(delay_s * self.sample_rate)
 
     @property
     def latency_s(self) -> float:
-        """Give the time between what goes in and what comes out."""
+        """Return the time between what goes in and what comes out."""
         return self.latency / self.sample_rate
 
     def push(self, samples: npt.ArrayLike) -> npt.NDArray[Any]:
-        """Take some samples and give those that are marked by now."""
+        """Push samples and return those that are marked by now."""
         self._embed(self._down.push(self._take(samples)))
         return as_given(self._give(self._taken - self.latency), *self._kind)
 
     def flush(self, last: npt.ArrayLike | None = None) -> npt.NDArray[Any]:
-        """Give the rest: the sound ends, with these samples if any."""
+        """Return the remaining marked samples: the stream ends with these samples, if any."""
         parts = [] if last is None else [self._down.push(self._take(last))]
         narrow = np.concatenate([*parts, self._down.flush()])
         self._narrow += len(narrow)
@@ -152,14 +152,14 @@ class StreamEmbedder:
 
 
 class StreamDetector:
-    """Look for a mark in sound as it comes, of any length. Anyone can: no key is needed.
+    """Detect a mark in a stream of any length. No key is needed.
 
-    `push` gives the presence of the frames that are known by now, in [0, 1], at most `latency_s`
-    after they were heard; `flush` gives the last of them. `detection` weighs all so far; `analysis`
-    adds what a seal is looked for in, if the stream was begun with `levels`. Channels
-    that differ are heard one by one and as their mix (`channels`): a frame's presence is then that
-    of the view which has most. It keeps the values of every frame, 12 megabytes an hour and 6 for
-    each of several views, and with `levels` 46 more.
+    `push` returns the presence of the frames that are complete, in [0, 1], at most `latency_s`
+    after their samples; `flush` returns the last of them. `detection` judges all so far; `analysis`
+    adds the levels in which seals are searched, if `levels` is set. Channels that differ are
+    analysed one by one and as their mix (`channels`): a frame's presence is then the highest of
+    these views. The values of every frame are kept, 12 megabytes an hour and 6 for each of several
+    views, and with `levels` 46 more.
     """
 
     def __init__(
@@ -187,16 +187,16 @@ class StreamDetector:
 
     @property
     def latency_s(self) -> float:
-        """Give the longest time from a frame's beginning to its score."""
+        """Return the longest time from a frame's beginning to its score."""
         look = (self.card.detect_context[1] + 1) * self.card.hop / self.card.rate
         return self._fed.delay_s + look
 
     def push(self, samples: npt.ArrayLike) -> Floats:
-        """Take some samples and give the presence of the frames that they complete."""
+        """Push samples and return the presence of the frames that they complete."""
         return self._hear(samples, end=False)
 
     def flush(self, last: npt.ArrayLike | None = None) -> Floats:
-        """Give the presence of the last frames: the sound ends, with these samples if any."""
+        """Return the presence of the last frames: the stream ends with these samples, if any."""
         return self._hear(np.zeros(0, np.float32) if last is None else last, end=True)
 
     def _hear(self, samples: npt.ArrayLike, *, end: bool) -> Floats:
@@ -207,7 +207,7 @@ class StreamDetector:
         return likelihood(np.max([rows[:, 0] for rows in made], axis=0))
 
     def detection(self) -> Detection:
-        """Return whether and where what was heard so far is marked."""
+        """Return the detection in what was pushed so far."""
         heard_s = self._taken / self.sample_rate
         frames = self._fed.frames(last=self._ended)  # of each view: (frames, 1 + bits)
         count = len(next(iter(frames.values())))
@@ -218,7 +218,7 @@ class StreamDetector:
         return weigh_views(frames, frame_s, end_s, self.card)
 
     def analysis(self) -> Analysis:
-        """Return the detection so far with what a seal is looked for in; needs `levels`."""
+        """Return the detection so far with its levels, which are kept if `levels` is set."""
         if not self._keeps_levels:
             raise KeyBoundError("this stream keeps no levels", hint="begin it with levels=True")
         return Analysis(self.detection(), self._fed.levels(last=self._ended))
@@ -227,9 +227,9 @@ class StreamDetector:
 def weigh_views(
     frames: Mapping[int | None, Floats], frame_s: float, end_s: float, card: Card
 ) -> Detection:
-    """Judge a recording by the frames (frames, 1 + bits) of each of its views.
+    """Return the detection in a recording from the frames (frames, 1 + bits) of each view.
 
-    A view without a sound in it raises no false alarm, and is not counted among those tried.
+    A silent view raises no false alarm, and is not counted among those tried.
     """
     sounding = {c: rows for c, rows in frames.items() if np.any(rows[:, 0] != ABSENT)}
     tried = sounding or dict(list(frames.items())[:1])
@@ -251,13 +251,13 @@ def weigh_views(
 
 
 def too_short(seconds: float) -> AudioError:
-    """Say that there is too little to mark or to judge."""
+    """Return the error that a recording is too short."""
     hint = f"at least {SHORTEST_S:g} s, better a second or more"
     return AudioError(f"{1000 * seconds:.3g} ms is too short for a mark", hint=hint)
 
 
 def as_given(marked: npt.NDArray[Any], dtype: np.dtype[Any], dimensions: int) -> npt.NDArray[Any]:
-    """Bring marked floats (frames, channels) back to the type and dimensions of the host."""
+    """Return marked floats (frames, channels) in the type and dimensions of the host."""
     shaped = marked[:, 0] if dimensions == 1 else marked
     if dtype.kind == "f":
         if dtype == np.float16:  # a mark may lift a sample beyond its range
@@ -274,13 +274,13 @@ def _block(given: npt.NDArray[Any], sample_rate: int, channels: int) -> arrays.S
         return np.zeros((0, channels), np.float32)
     block = arrays.check(given, sample_rate)
     if block.shape[1] != channels:
-        what = f"the stream has {channels} channels, and {block.shape[1]} came"
-        raise AudioError(what, hint="say how many when it begins: channels=")
+        what = f"the stream has {channels} channels, and the block {block.shape[1]}"
+        raise AudioError(what, hint="pass channels= when the stream begins")
     return block
 
 
 def _counted(channels: int) -> int:
-    """Return a number of channels; refuse what is none."""
+    """Return a number of channels; raise an error for what is none."""
     if not isinstance(channels, int | np.integer) or isinstance(channels, bool) or channels < 1:
         hint = "as many as the samples have"
         raise AudioError(f"channels must be an integer above 0, not {channels!r}", hint=hint)

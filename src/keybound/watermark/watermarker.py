@@ -156,14 +156,14 @@ class Watermarker:
         return StreamDetector(sample_rate, channels=channels, levels=levels, networks=self.networks)
 
     def detect(self, samples: npt.ArrayLike, sample_rate: int) -> Detection:
-        """Return whether there is a mark, and where. Anyone can ask: no key is needed.
+        """Return whether there is a mark, and where. No key is needed.
 
-        Channels that differ are heard one by one and as their mix; the strongest counts.
+        Channels that differ are analysed one by one and as their mix; the strongest counts.
         """
         return self._pushed(samples, sample_rate, levels=False).detection()
 
     def analyse(self, samples: npt.ArrayLike, sample_rate: int) -> Analysis:
-        """Return a detection with what `judge` looks for a seal in, which takes longer."""
+        """Return a detection with the levels that `judge` searches, which takes longer."""
         return self._pushed(samples, sample_rate, levels=True).analysis()
 
     def _pushed(self, samples: npt.ArrayLike, sample_rate: int, *, levels: bool) -> StreamDetector:
@@ -188,7 +188,7 @@ class Watermarker:
     ) -> Verdict:
         """Return whether the recording carries this key's mark with this payload, and its seal.
 
-        `search` says where the seal is looked for, such as `SealSearch((7,))` for position 7 alone.
+        `search` limits the search for the seal: `SealSearch((7,))` tests position 7 alone.
         """
         found = self.analyse(samples, sample_rate)
         return self.judge(found, key=key, payload=payload, nonce=nonce, rho=rho, search=search)
@@ -196,10 +196,10 @@ class Watermarker:
     def decode(
         self, found: Detection, *, key: Key, nonce: bytes = b"", position: int | None = None
     ) -> int:
-        """Read the payload of a detection with a key. A wrong key reads a random number.
+        """Return the payload of a detection. A wrong key gives a random number.
 
-        Of several marks it is that of the strongest. Give the position of a recording whose code
-        rolls; it must not have been cut at its start.
+        Of several marks the strongest is read. A rolling code needs its `position`, and a recording
+        that was not cut at its start.
         """
         codes.check_secret(key, nonce)
         if position is not None:
@@ -216,11 +216,11 @@ class Watermarker:
         rho: int | None = None,
         tries: int = 1,
     ) -> Verdict:
-        """Apply the rule V_A alone to a detection; `tries` is the number of parties it is put to.
+        """Return the verdict of the rule V_A alone; `tries` is the number of parties tried.
 
-        Every mark that was found is tried, and the nearest counts. One key tried on several marks
-        is one chance for each of them at most; parties have keys of their own. No seal is looked
-        for, and a code that rolls is not read: `judge` does both.
+        Every mark that was found is tried, and the nearest counts, which multiplies the chance of a
+        wrong key at most by their number. No seal is searched for, and a rolling code is not read:
+        `judge` does both.
         """
         codes.check_secret(key, nonce)
         payloads = self._payloads(found, key, nonce)
@@ -238,11 +238,11 @@ class Watermarker:
         tries: int = 1,
         search: SealSearch | None = None,
     ) -> Verdict:
-        """Apply the rule V_A as `attribute` does, and look for the seal and a rolling code.
+        """Return the verdict of the rule V_A, the seal and a rolling code.
 
-        The seal is looked for in the `search`: the usual ones unless they are given. A rolling
-        code is read where the seal holds, and from the start of a single position, in each view
-        that is marked.
+        `search` limits the search for the seal; by default the usual positions are tested. A
+        rolling code is read where the seal holds, and from the start of a single position, in each
+        view that is marked.
         """
         codes.check_secret(key, nonce)
         search, bits, marked = search or SealSearch(), self.card.bits, found.detection
@@ -268,7 +268,7 @@ class Watermarker:
     def _weigh(
         self, payloads: list[codes.Bits], readings: int, payload: int, rho: int | None
     ) -> Evidence:
-        """Weigh the nearest of the payloads that were read."""
+        """Return the evidence of the nearest of the payloads that were read."""
         bits, rho = self.card.bits, self.card.rho if rho is None else rho
         registered = codes.to_bits(payload, bits)
         distance = min(codes.distance(one, registered) for one in payloads)
@@ -276,7 +276,7 @@ class Watermarker:
 
 
 def why_unreadable(power: float, seconds: float) -> str:
-    """Guess why a host of this mean square and length does not hold a mark."""
+    """Return the likely reason why a host of this mean square and length holds no mark."""
     if 10 * np.log10(power + 1e-20) < SILENCE_DBFS:
         return "the recording is silent"
     if seconds < SHORT_S:
