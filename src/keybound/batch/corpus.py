@@ -18,7 +18,7 @@ from keybound import output, stages
 from keybound.batch.journal import Journal, Row, Stamp, write_results
 from keybound.batch.manifest import Item, absolute
 from keybound.batch.origins import Origins
-from keybound.batch.worker import ENV, HANDED, SKETCH, Job, Task, Claimant, in_words, read_key
+from keybound.batch.worker import ENV, HANDED, SKETCH, Claimant, Job, Task, in_words, read_key
 from keybound.crypto import codes
 from keybound.errors import CodeError, CorpusError, KeyBoundError, KeyFileError, RegistryError
 from keybound.provenance import records

@@ -17,7 +17,6 @@ import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from keybound import output
 from keybound.errors import KeyFileError, KeyFileWarning
@@ -114,8 +113,7 @@ class Key:
             raise KeyFileError("a key is not written to standard output", hint="name a new file")
         data = self.to_text(comment).encode()
         hint = "key files are never overwritten: choose another name"
-        how: Any = {"kind": KeyFileError, "exists_hint": hint}
-        with output.writing(path, mode=output.PRIVATE, **how) as part:
+        with output.writing(path, mode=output.PRIVATE, kind=KeyFileError, exists_hint=hint) as part:
             part.write_bytes(data)
 
     def to_text(self, comment: str = "") -> str:

@@ -79,8 +79,7 @@ class SigningKey:
         text = "# keybound signing key: keep this file private\n"
         text += f"{PREFIX}{(self.seed + _checksum(self.seed)).hex()}\n"
         hint = "key files are never overwritten: choose another name"
-        how: Any = {"kind": KeyFileError, "exists_hint": hint}
-        with output.writing(path, mode=output.PRIVATE, **how) as part:
+        with output.writing(path, mode=output.PRIVATE, kind=KeyFileError, exists_hint=hint) as part:
             part.write_text(text)
 
     @property

@@ -147,8 +147,8 @@ class Stamped:
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Export the record to a new file of mode 0600; one that exists is never replaced."""
-        how: Any = {"kind": RecordError, "exists_hint": "choose another name"}
-        with output.writing(path, mode=output.PRIVATE, **how) as part:
+        hint = "choose another name"
+        with output.writing(path, mode=output.PRIVATE, kind=RecordError, exists_hint=hint) as part:
             part.write_bytes(self.to_bytes())
 
 
