@@ -1,6 +1,6 @@
 """Outputs: files that appear whole or not at all.
 
-A file is made in a stage beside its place (`stages`) and is then linked or renamed to its name.
+A file is made in a stage in its own folder (`stages`) and is then linked or renamed to its name.
 Every output of the package goes through here, so that one place decides what may be replaced, with
 which mode, and what is said where a file cannot be written. Standard library only.
 """

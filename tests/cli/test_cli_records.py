@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from keybound.cli import main
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.provenance import fingerprint, records
@@ -38,10 +37,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, marker: Watermarker, made: Path) -> Path:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Path) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KEYBOUND_REGISTRY", str(tmp_path / "registry.sqlite"))
-    monkeypatch.setattr(main, "load", lambda _: marker)
     for file in made.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     KEY.write(tmp_path / "alice.key")
@@ -296,6 +294,6 @@ def test_a_mask_for_each_recording(run: Run) -> None:
     key = ("--key", "alice.key", "--payload", "9", "--nonce-from-position")
     assert run("embed", "host.wav", "k.wav", *key).code == 0
     assert run("verify", "k.wav", *key, "--require", "sealed").code == 0
-    refused(run("embed", "host.wav", "x.wav", *own, "--no-seal"), "needs a seal")
+    refused(run("embed", "host.wav", "x.wav", *own, "--no-seal"), "excludes --nonce, --no-seal")
     for verb in (("embed", "host.wav", "x.wav"), ("verify", "2.wav")):
         refused(run(*verb, *own, "--nonce", "07"), "excludes --nonce")

@@ -1,4 +1,4 @@
-"""Scenes: the room around the speaker, and what else is heard in it.
+"""Scenes: the room around the speaker, and other sounds in it.
 
 Knows nothing of marks, keys or networks.
 """

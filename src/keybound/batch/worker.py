@@ -136,20 +136,20 @@ class Worker:
 
     def _verify(self, task: Task) -> Row:
         """Return the row of the verdict on the claimant, or on the nearest of all of them."""
-        heard = files.analyse(self.marker, task.source)
+        analysis = files.analyse(self.marker, task.source)
         whose = self.job.claimants if task.who is None else (self.job.claimants[task.who],)
         claims = [self._claim(one, task) for one in whose]
         masks = {one.name: one.masks for one in whose}
         asked = Options(task.nonce)
-        verdicts = verification.judge(self.marker.card, heard, claims, {}, asked, masks=masks)
+        verdicts = verification.judge(self.marker.card, analysis, claims, {}, asked, masks=masks)
         verdict, one = min(zip(verdicts, whose, strict=True), key=lambda pair: _nearness(pair[0]))
-        row = _columns(verdict) | {"seconds": _seconds(task.source, heard.detection)}
+        row = _columns(verdict) | {"seconds": _seconds(task.source, analysis.detection)}
         row |= {"untried": self.job.untried} if task.who is None else {}
         theirs = verdict.rule_holds or verdict.placed.holds
         row["party"] = (one.name or None) if theirs or task.who is not None else None
         if theirs:
             row["origin"] = "none"
-            row |= {SKETCH: _sketched(heard, verdict)} if one.recorded else {}
+            row |= {SKETCH: _sketched(analysis, verdict)} if one.recorded else {}
         return row
 
     def _embed(self, task: Task) -> Row:
@@ -196,22 +196,22 @@ class Worker:
         """Return the row of an output that a killed try finished; None where it is not that."""
         assert task.output is not None
         try:
-            heard = files.analyse(self.marker, task.output)
+            analysis = files.analyse(self.marker, task.output)
         except KeyBoundError:
             return None
         key, payload = (claim := self._claim(one, task)).key, claim.payload
         nonce, where = task.nonce, SealSearch((_position(task),))
         # A rolling code agrees with the fixed one by chance only.
         fixed = self.marker.attribute(
-            heard.detection, key=key, payload=payload, nonce=nonce, rho=one.rho
+            analysis.detection, key=key, payload=payload, nonce=nonce, rho=one.rho
         )
         verdict = self.marker.judge(
-            heard, key=key, payload=payload, nonce=nonce, rho=one.rho, search=where
+            analysis, key=key, payload=payload, nonce=nonce, rho=one.rho, search=where
         )
         rolls = verdict.distance < fixed.distance
         if not verdict.rule_holds or rolls != self.job.rolling:
             return None
-        seconds = _seconds(task.output, heard.detection)
+        seconds = _seconds(task.output, analysis.detection)
         return _columns(verdict) | {"seconds": seconds, "record": task.record}
 
 
@@ -220,10 +220,10 @@ def _nearness(verdict: Verdict) -> tuple[bool, bool, int]:
     return not verdict.placed.holds, not verdict.rule_holds, verdict.distance
 
 
-def _sketched(heard: Analysis, verdict: Verdict) -> Row:
+def _sketched(analysis: Analysis, verdict: Verdict) -> Row:
     """Return what the records are compared with, and what the grade is after each answer."""
     return {
-        "sketch": base64.b64encode(Sketch.of(heard.levels).to_bytes()).decode(),
+        "sketch": base64.b64encode(Sketch.of(analysis.levels).to_bytes()).decode(),
         "placed": dataclasses.asdict(verdict.placed),
         "grades": {match: verdict.grade_if(match) for match in MATCHES},
     }

@@ -37,9 +37,10 @@ def attack(
     force: bool,
     listing: bool,
 ) -> None:
-    """Apply the attack NAME to RECORDING, write OUTPUT and print the parameters.
+    """Apply the attack NAME to RECORDING and write OUTPUT.
 
-    A plus joins several in a row: keybound attack mp3+noise in.wav out.wav
+    The parameters are printed as JSON. A plus joins several attacks in a row:
+    keybound attack mp3+noise in.wav out.wav
     """
     from keybound.attacks import ATTACKS
     from keybound.watermark import files

@@ -143,7 +143,7 @@ def in_a_line(found: "Detection", path: str) -> str:
 )
 @model
 def demo(out: str, model: str | None) -> None:
-    """Mark a clip that the package carries, attack it, verify it and plot it.
+    """Mark, attack, verify and plot a clip that the package carries.
 
     Needs the extra demo: pip install 'keybound[demo]'
     """

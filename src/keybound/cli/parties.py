@@ -27,7 +27,10 @@ from keybound.watermark.claims import NOBODY, Claim, party_claim
 @click.argument("path", type=click.Path())
 @click.option("--comment", default="", help="Comment line at the head of the key file.")
 def keygen(path: str, comment: str) -> None:
-    """Write a new random key to the file PATH, which must not exist yet, and print its key id."""
+    """Write a new random key to the file PATH and print its key id.
+
+    PATH must not exist yet. The file has mode 0600.
+    """
     key = Key.generate()
     key.write(path, comment=comment)
     say(f"wrote {path}; keep it secret and keep a copy")

@@ -38,12 +38,12 @@ def run(marker: Watermarker, folder: Path) -> None:
     marked, search = made.samples, SealSearch((made.position or 0,))
     recordings.write(folder / "marked.flac", marked, host)
     table = Table("recording", "presence", "marked?", "bits right", "right key", "wrong key")
-    heard = {"unmarked": host.samples[:, 0], "marked": marked[:, 0]}
+    clips = {"unmarked": host.samples[:, 0], "marked": marked[:, 0]}
     for name in ATTACKS:
         hit = attack(name)
         parameters = hit.draw(np.random.default_rng(0), None)
-        heard[f"marked, {name}"] = hit.apply(marked[:, 0], rate, parameters)
-    for name, samples in heard.items():
+        clips[f"marked, {name}"] = hit.apply(marked[:, 0], rate, parameters)
+    for name, samples in clips.items():
         analysis = marker.analyse(samples, rate)
         found = analysis.detection
         right, other = (

@@ -125,7 +125,7 @@ NOTHING = Match("unclear", 1.0, 0.0, 0.5, 0.0, 0.0, 0.0)
 
 def match(
     known: Fingerprint,
-    heard: Floats | Levels | Mapping[int | None, Levels] | Sketch,
+    recording: Floats | Levels | Mapping[int | None, Levels] | Sketch,
     *,
     speed: float = SPEED,
     tries: int = 1,
@@ -137,7 +137,7 @@ def match(
     among the channels that are compared by themselves until one is the same. It is `other` if all
     are.
     """
-    sketch = heard if isinstance(heard, Sketch) else Sketch.of(heard)
+    sketch = recording if isinstance(recording, Sketch) else Sketch.of(recording)
     found: list[Match] = []
     for one in (sketch, *sketch.others):
         own = _match(known, one, speed, tries * (1 + len(sketch.others)))
@@ -176,23 +176,23 @@ def _at_speed(found: Match, speed: float, first_s: float) -> Match:
     )
 
 
-def _busiest(heard: Levels) -> slice:
+def _busiest(soft: Levels) -> slice:
     """Return the part that is tried at other speeds: where most happens."""
-    if len(heard) <= SPEED_PART:
-        return slice(0, len(heard))
-    return busiest_part(np.einsum("ij,ij->i", heard, heard, dtype=np.float64), SPEED_PART)
+    if len(soft) <= SPEED_PART:
+        return slice(0, len(soft))
+    return busiest_part(np.einsum("ij,ij->i", soft, soft, dtype=np.float64), SPEED_PART)
 
 
-def _best(known: Fingerprint, heard: Levels, share: int) -> Match:
+def _best(known: Fingerprint, soft: Levels, share: int) -> Match:
     """Return the match at one speed, one of `share` comparisons, at the best offset."""
     signs, there = unpack(known)
-    sure = _surely_kept(-(-len(heard) // COLUMN_STEPS), known.columns)
+    sure = _surely_kept(-(-len(soft) // COLUMN_STEPS), known.columns)
     # Half of the shorter must take part: a phrase that recurs is not the recording.
-    z, step, tests = _align(signs, there, heard, max(LEAST_COLUMNS, sure // 2))
+    z, step, tests = _align(signs, there, soft, max(LEAST_COLUMNS, sure // 2))
     if tests == 0:
         return NOTHING
     first = max(0, -(-step // COLUMN_STEPS))  # column of the fingerprint
-    there_too = heard[first * COLUMN_STEPS - step :: COLUMN_STEPS][: known.columns - first]
+    there_too = soft[first * COLUMN_STEPS - step :: COLUMN_STEPS][: known.columns - first]
     laid = there_too.astype(np.float32)
     own = signs[first : first + len(laid)]
     products = (own * laid)[(own != 0) & (laid != 0)]  # above 0 where the two agree
@@ -234,13 +234,13 @@ def _surely_kept(columns: int, of: int) -> int:
     return cycles * KEPT + max(0, rest - (CYCLE - KEPT))
 
 
-def _align(signs: Floats, there: Mask, heard: Levels, least: int) -> tuple[float, int, int]:
+def _align(signs: Floats, there: Mask, soft: Levels, least: int) -> tuple[float, int, int]:
     """Correlate the soft bits with the signs at every step: the best z, its step, how many steps.
 
     At step o the first row of soft bits lies o steps after the first column. At least so many
     columns must take part.
     """
-    columns, count = len(signs), -(-len(heard) // COLUMN_STEPS)
+    columns, count = len(signs), -(-len(soft) // COLUMN_STEPS)
     if min(columns, count) < least:
         return 0.0, 0, 0
     size = 1 << math.ceil(math.log2(columns + count))
@@ -252,7 +252,7 @@ def _align(signs: Floats, there: Mask, heard: Levels, least: int) -> tuple[float
     for first in range(0, BITS, group):
         bits = slice(first, first + group)
         flat = np.zeros((group, count * COLUMN_STEPS), np.float32)
-        flat[:, : len(heard)] = heard[:, bits].T
+        flat[:, : len(soft)] = soft[:, bits].T
         rows = flat.reshape(group, count, COLUMN_STEPS)
         power += np.square(rows).sum(axis=0)
         pattern = np.fft.rfft(signs[:, bits].T, size)

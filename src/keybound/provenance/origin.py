@@ -99,7 +99,7 @@ class Compared(NamedTuple):
 
 
 def compare(
-    heard: Floats | Levels | Mapping[int | None, Levels] | Sketch,
+    recording: Floats | Levels | Mapping[int | None, Levels] | Sketch,
     entries: Sequence[Entry],
     *,
     key: Key,
@@ -116,7 +116,7 @@ def compare(
     few = max(among, len(entries)) <= MOST_AT_SPEEDS
     if not entries:
         return Compared([], few)
-    sketch = heard if isinstance(heard, Sketch) else Sketch.of(heard)
+    sketch = recording if isinstance(recording, Sketch) else Sketch.of(recording)
     # Half of the chance is for other speeds.
     found = _compare(sketch, entries, 0.0, (2 if few else 1) * tries * len(entries))
     if few and not any(one.settled for one, _ in found):
@@ -125,7 +125,7 @@ def compare(
 
 
 def trace(
-    heard: Floats | Levels | Mapping[int | None, Levels] | Sketch,
+    recording: Floats | Levels | Mapping[int | None, Levels] | Sketch,
     seal: Sealed,
     entries: Sequence[Entry],
     *,
@@ -140,8 +140,8 @@ def trace(
     """
     placed = [one for one in entries if one.stamped.record.position == seal.position]
     if seal.holds and placed:
-        return compare(heard, placed, key=key, tries=tries).origin
-    found = compare(heard, entries, key=key, tries=tries, among=among).origin
+        return compare(recording, placed, key=key, tries=tries).origin
+    found = compare(recording, entries, key=key, tries=tries, among=among).origin
     return UNTRACED if seal.holds and found.match != "same" else found
 
 

@@ -1,7 +1,7 @@
-"""The registry: which parties there are, with what payload and which key file (SQLite).
+"""The registry: parties, records and keystream positions in an SQLite file.
 
 Holds the path of each key file and the key id, never the key itself; which
-positions of each keystream were given (`positions`); and the records of what was marked, which
+positions of each keystream are reserved (`positions`); and the records of what was marked, which
 appear with their files (`pending`). Knows nothing of audio or networks, and leaves to its caller
 which registry to open: `default_path` only says where one is usually kept. The tables are made in
 `schema` and specified in docs/spec.md.
@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from keybound.crypto import codes
@@ -118,12 +117,7 @@ class Registry:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -167,7 +161,7 @@ class Registry:
         return tuple(self._party(row) for row in rows)
 
     def in_use(self, key: str) -> int:
-        """Return how many positions of a key were given in turn: those below may be in use."""
+        """Return the next position of a key: those below it may be in use."""
         with self._refusals():
             return positions.in_use(self._connection, key)
 

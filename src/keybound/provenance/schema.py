@@ -37,7 +37,7 @@ CREATE TABLE record (
 )
 """
 FOUND_BY = "CREATE INDEX record_of ON record (party, key)"
-# The keystream of a key, whoever has it: positions below `next` were given.
+# The keystream of a key, whichever party has it: positions below `next` are reserved.
 STREAM = """
 CREATE TABLE stream (
     key      TEXT    NOT NULL PRIMARY KEY,
@@ -82,7 +82,7 @@ class ReadOnlyError(RegistryError):
 def create(path: Path) -> None:
     """Make a registry with its tables where there is none, in one step.
 
-    So nobody ever sees one without them: an empty file is damage.
+    So no program ever sees one without them: an empty file is damaged.
     """
     try:
         if path.exists():

@@ -24,10 +24,10 @@ PART = 6000  # steps of a long recording that are searched; what is found is jud
 WINDOW = 6000  # steps of the pattern that are laid on that part at a time
 MARGIN = 6  # columns around where an uncut recording should lie
 NEAR = 20  # steps that a recording may begin early or late and still count as uncut
-# Bands in which every start is looked at, of those that the seal moves most and in which most is
-# heard: after all attacks that were measured z is as large in these alone as in all 64.
+# Bands in which every start is tested: those that the seal changes most and that have most power.
+# After all attacks that were measured z is as large in these alone as in all 64.
 SEARCHED_BANDS = 32
-CANDIDATES = 8  # of the search in these bands that are looked at in all bands
+CANDIDATES = 8  # of the search in these bands that are tested in all bands
 SIGNS_AT_ONCE = 1 << 20  # of patterns that are laid at a few starts: 4 MB
 PATTERNS_AT_ONCE = 8  # of those that go through the FFT: more do not fit into a cache
 

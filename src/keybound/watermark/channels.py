@@ -211,8 +211,8 @@ def _silent(rows: Rows) -> bool:
 
 def levels_of(samples: npt.ArrayLike) -> Levels:
     """Return the levels of 16 kHz samples, (samples,) or (samples, channels): (steps, bands)."""
-    heard = np.asarray(samples, np.float32)
-    shaped = heard.reshape(len(heard), -1) if len(heard) else np.zeros((0, 1), np.float32)
+    given = np.asarray(samples, np.float32)
+    shaped = given.reshape(len(given), -1) if len(given) else np.zeros((0, 1), np.float32)
     feeder = ChannelFeeder(pattern.RATE, shaped.shape[1], levels=True)
     feeder.push(shaped, end=True)
     return feeder.levels(last=True)[None]

@@ -79,13 +79,13 @@ def embed(
     with outputs.staged(output, source=host, replace=replace, mode=mode) as part:
         written = _write(marker, host, part.path, options, lambda n, of: progress(n, rounds * of))
         if check:
-            heard = analyse(marker, part.path, progress=lambda n, of: progress(of + n, 2 * of))
-            verdict = _read_back(marker, heard, options, written.position, rho)
+            analysis = analyse(marker, part.path, progress=lambda n, of: progress(of + n, 2 * of))
+            verdict = _read_back(marker, analysis, options, written.position, rho)
             if not verdict.rule_holds:
                 why = why_unreadable(written.power, written.seconds)
                 raise AudioError(f"{host} does not hold a mark: {why}", hint="nothing was written")
             written = dataclasses.replace(written, verdict=verdict)
-            levels = heard.levels[None]
+            levels = analysis.levels[None]
         else:
             levels = levels_of(part.path)
         written = _described(written, part.path, levels)
@@ -95,7 +95,7 @@ def embed(
 
 def _read_back(
     marker: Watermarker,
-    heard: Analysis,
+    analysis: Analysis,
     options: EmbedOptions,
     position: int | None,
     rho: int | None,
@@ -103,10 +103,10 @@ def _read_back(
     """Return the verdict on what was just embedded."""
     key, payload, nonce = options.key, options.payload, options.nonce
     if position is None:
-        found = heard.detection
+        found = analysis.detection
         return marker.attribute(found, key=key, payload=payload, nonce=nonce, rho=rho)
     where = SealSearch((position,), reach_s=0.0)
-    return marker.judge(heard, key=key, payload=payload, nonce=nonce, rho=rho, search=where)
+    return marker.judge(analysis, key=key, payload=payload, nonce=nonce, rho=rho, search=where)
 
 
 def record(
@@ -180,7 +180,7 @@ def analyse(
     *,
     progress: Progress = lambda *_: None,
 ) -> Analysis:
-    """Return the detection in a file with what seals and records are looked for in."""
+    """Return the detection in a file with the levels in which seals and records are searched."""
     return _pushed(marker, recording, levels=True, progress=progress).analysis()
 
 
@@ -235,13 +235,13 @@ def attack(
     mode = outputs.mode_of(recording)
     stages.sweep(Path(output).parent)
     with outputs.staged(output, source=recording, replace=replace, mode=mode) as part:
-        heard = recordings.read(recording)
+        read = recordings.read(recording)
         channels = [
-            hit.apply(channel.astype(np.float32), heard.sample_rate, parameters)
-            for channel in heard.samples.T
+            hit.apply(channel.astype(np.float32), read.sample_rate, parameters)
+            for channel in read.samples.T
         ]
-        attacked = arrays.check(np.stack(channels, axis=1), heard.sample_rate)
-        with recordings.writing(part.path, heard, *attacked.shape) as made:
+        attacked = arrays.check(np.stack(channels, axis=1), read.sample_rate)
+        with recordings.writing(part.path, read, *attacked.shape) as made:
             made.write(attacked)
         part.publish()
     return parameters

@@ -193,28 +193,28 @@ class StreamDetector:
 
     def push(self, samples: npt.ArrayLike) -> Floats:
         """Push samples and return the presence of the frames that they complete."""
-        return self._hear(samples, end=False)
+        return self._push(samples, end=False)
 
     def flush(self, last: npt.ArrayLike | None = None) -> Floats:
         """Return the presence of the last frames: the stream ends with these samples, if any."""
-        return self._hear(np.zeros(0, np.float32) if last is None else last, end=True)
+        return self._push(np.zeros(0, np.float32) if last is None else last, end=True)
 
-    def _hear(self, samples: npt.ArrayLike, *, end: bool) -> Floats:
-        heard = _block(np.asarray(samples), self.sample_rate, self.channels)
-        self._taken += len(heard)
+    def _push(self, samples: npt.ArrayLike, *, end: bool) -> Floats:
+        block = _block(np.asarray(samples), self.sample_rate, self.channels)
+        self._taken += len(block)
         self._ended = end
-        made = self._fed.push(heard.astype(np.float32, copy=False), end=end)
+        made = self._fed.push(block.astype(np.float32, copy=False), end=end)
         return likelihood(np.max([rows[:, 0] for rows in made], axis=0))
 
     def detection(self) -> Detection:
         """Return the detection in what was pushed so far."""
-        heard_s = self._taken / self.sample_rate
+        pushed_s = self._taken / self.sample_rate
         frames = self._fed.frames(last=self._ended)  # of each view: (frames, 1 + bits)
         count = len(next(iter(frames.values())))
-        if heard_s < SHORTEST_S or not count:
-            raise too_short(heard_s)
+        if pushed_s < SHORTEST_S or not count:
+            raise too_short(pushed_s)
         frame_s = self.card.hop / self.card.rate
-        end_s = min(heard_s, count * frame_s)
+        end_s = min(pushed_s, count * frame_s)
         return weigh_views(frames, frame_s, end_s, self.card)
 
     def analysis(self) -> Analysis:

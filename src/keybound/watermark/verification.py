@@ -29,7 +29,7 @@ MOST_NAMED = 8  # records that a recording is taken to be, where it is that of s
 Begin = tuple[bytes, int, float]  # nonce and position of a roll, seconds of it before a recording
 
 
-class Heard:
+class Prepared:
     """What is computed once of a recording, for all claims."""
 
     def __init__(self, analysis: Analysis) -> None:
@@ -62,7 +62,7 @@ def judge(
     Without records, `masks` holds the positions and nonces from them. Seals are searched for first
     at the start of the recording, then at the starts that records name, then everywhere.
     """
-    heard, tries = Heard(analysis), len(claims)
+    prepared, tries = Prepared(analysis), len(claims)
     cases = []
     for one in claims:
         own = entries.get(one.name, ())
@@ -71,16 +71,16 @@ def judge(
         cases.append(Case(one, own, spots, card.bits, rho, tries))
     among = sum(len(one.entries) for one in cases)
     asks = [one.ask for one in cases]
-    seals = search.at_start(heard.sounds, asks, options.speed)
+    seals = search.at_start(prepared.sounds, asks, options.speed)
     compared: list[Compared | None] = [
-        None if seal.sealed.holds else _compare(heard, case, among)
+        None if seal.sealed.holds else _compare(prepared, case, among)
         for case, seal in zip(cases, seals, strict=True)
     ]
     for i, case in enumerate(cases):
         if begins := _begins(case, compared[i]):
             named = [(case.spots.index((at, nonce)), start_s) for nonce, at, start_s in begins]
             there = search.at_record(
-                heard.sounds, asks[i], named, options.speed, _count(compared[i])
+                prepared.sounds, asks[i], named, options.speed, _count(compared[i])
             )
             before = seals[i].sealed.searched
             seals[i] = seals[i].or_better(there)
@@ -95,22 +95,24 @@ def judge(
         progress(done, of + rest)
 
     seals = search.everywhere(
-        heard.sounds, asks, seals, options.reach_s, options.speed, search_progress
+        prepared.sounds, asks, seals, options.reach_s, options.speed, search_progress
     )
     evidence = []
     for case, seal, with_records in zip(cases, seals, compared, strict=True):
-        evidence.append(_weigh(heard, case, seal, with_records, options))
+        evidence.append(_weigh(prepared, case, seal, with_records, options))
         progress(windows + rest * len(evidence) // tries, windows + rest)
     chance = max(one.chance for one in evidence)  # parties may differ in rho
-    return [conclude(heard.found, one, card.bits, tries=tries, chance=chance) for one in evidence]
+    return [
+        conclude(prepared.found, one, card.bits, tries=tries, chance=chance) for one in evidence
+    ]
 
 
-def _compare(heard: Heard, case: Case, among: int) -> Compared:
+def _compare(prepared: Prepared, case: Case, among: int) -> Compared:
     """Return the comparison of a recording with all records of a party."""
     if not case.entries:
         return Compared([], searched=True)
     key = case.claim.key
-    return origin.compare(heard.sketch, case.entries, key=key, tries=case.tries, among=among)
+    return origin.compare(prepared.sketch, case.entries, key=key, tries=case.tries, among=among)
 
 
 def _count(compared: Compared | None) -> int:
@@ -131,7 +133,7 @@ def _begins(case: Case, compared: Compared | None) -> list[Begin]:
 
 
 def _weigh(
-    heard: Heard, case: Case, seal: Found, compared: Compared | None, options: Options
+    prepared: Prepared, case: Case, seal: Found, compared: Compared | None, options: Options
 ) -> Evidence:
     """Return the evidence for a party: its seal, its rolling code, its payload, its records.
 
@@ -140,18 +142,18 @@ def _weigh(
     them could use it on any host.
     """
     begins = _begins(case, compared)
-    roll = _roll(heard, case, seal, begins, _count(compared), options)
+    roll = _roll(prepared, case, seal, begins, _count(compared), options)
     held = [(one, case.spots[one.spot]) for one in (seal, roll) if one.sealed.holds]
     placed = held[0][0].sealed if held else roll.sealed
     key = case.claim.key
     if compared is None or held:
-        traced = origin.trace(heard.sketch, placed, case.entries, key=key, tries=case.tries)
+        traced = origin.trace(prepared.sketch, placed, case.entries, key=key, tries=case.tries)
     else:
         traced = compared.origin
     nonces = _nonces(case, held, compared, options)
     if options.position is not None:
         begins += [(nonce, options.position, 0.0) for nonce in nonces]
-    found = heard.found
+    found = prepared.found
     logits = [mark.code_logits for mark in found.marks] or [found.code_logits]
     read = [codes.decode(one, key, nonce) for nonce in nonces for one in logits]
     readings = len(read) + len(begins) * len(found.views)
@@ -194,7 +196,7 @@ def _nonces(
 
 
 def _roll(
-    heard: Heard,
+    prepared: Prepared,
     case: Case,
     seal: Found,
     begins: Sequence[Begin],
@@ -205,17 +207,19 @@ def _roll(
     spots = case.spots
     if seal.sealed.holds:
         own = case.rolls([spots[seal.spot]])
-        found = find_rolls(heard.rolls, own, options.reach_s, case.share * len(spots))
+        found = find_rolls(prepared.rolls, own, options.reach_s, case.share * len(spots))
         return Found(replace(found.sealed, searched="seal"), seal.spot)
     best = Found()
     if begins:
         named = [(at, nonce) for nonce, at, _ in begins]
         share = case.share * -(-records // len(named))
-        found = find_rolls(heard.rolls, case.rolls(named), options.reach_s, share)
+        found = find_rolls(prepared.rolls, case.rolls(named), options.reach_s, share)
         best = Found(replace(found.sealed, searched="record"), spots.index(named[found.spot]))
     if best.sealed.holds:
         return best
-    return best.or_better(find_rolls(heard.rolls, case.rolls(spots), options.reach_s, case.share))
+    return best.or_better(
+        find_rolls(prepared.rolls, case.rolls(spots), options.reach_s, case.share)
+    )
 
 
 def judge_host(
@@ -231,22 +235,22 @@ def judge_host(
     The payload that the mark carries is compared with the tag of the recording. Where the two do
     not match, the origin is `other`: also if the recording was cut.
     """
-    heard, bits, nonce = Heard(analysis), card.bits, options.nonce
-    found = heard.found
+    prepared, bits, nonce = Prepared(analysis), card.bits, options.nonce
+    found = prepared.found
     read = [mark.code_logits for mark in found.marks] or [found.code_logits]
     tried = []
     for logits in read:
         payload = codes.from_bits(codes.decode(logits, key, nonce))
-        bound = content_tag.check(heard.levels[None], payload, key, bits, nonce, tries=len(read))
+        bound = content_tag.check(prepared.levels[None], payload, key, bits, nonce, tries=len(read))
         tried.append((bound.p, payload, bound))
     _, payload, bound = min(tried, key=lambda one: one[0])
     claim = Claim("", key, payload, None)
     case = Case(claim, (), spots_of(claim, (), options), bits, card.rho, 1)
-    begun = search.at_start(heard.sounds, [case.ask], options.speed)
+    begun = search.at_start(prepared.sounds, [case.ask], options.speed)
     seal = search.everywhere(
-        heard.sounds, [case.ask], begun, options.reach_s, options.speed, progress=progress
+        prepared.sounds, [case.ask], begun, options.reach_s, options.speed, progress=progress
     )[0]
-    own = _weigh(heard, case, seal, None, options)
+    own = _weigh(prepared, case, seal, None, options)
     match = ("same" if bound.holds else "other") if found.present or own.seal.holds else "none"
     spoken = replace(
         own,

@@ -167,9 +167,9 @@ class Watermarker:
         return self._pushed(samples, sample_rate, levels=True).analysis()
 
     def _pushed(self, samples: npt.ArrayLike, sample_rate: int, *, levels: bool) -> StreamDetector:
-        heard = arrays.check(samples, sample_rate)
-        stream = self.detector(sample_rate, channels=heard.shape[1], levels=levels)
-        *blocks, last = _blocks(heard, sample_rate)
+        checked = arrays.check(samples, sample_rate)
+        stream = self.detector(sample_rate, channels=checked.shape[1], levels=levels)
+        *blocks, last = _blocks(checked, sample_rate)
         for block in blocks:
             stream.push(block)
         stream.flush(last)
