@@ -130,14 +130,14 @@ def own_design(tables: dict[str, Table]) -> str:
 
 
 def quality(tables: dict[str, Table], versions: dict[str, str]) -> str:
-    """Return the quality of the marked clips by method, with the weights."""
-    columns = ("PESQ: mean", "STOI: mean", "SNR", "ViSQOL: marked", "ViSQOL: host")
+    """Return the quality of the marked clips of one second by method, with the weights."""
+    columns = ("clips", "PESQ: mean", "STOI: mean", "SNR", "ViSQOL: marked", "ViSQOL: host")
     names = {"KeyBound": "keybound", PAPER: "paper", "Perth": "perth"}
 
     def rows() -> Iterator[list[str]]:
         for (heading, name), cells in tables["Quality of the marked clips"].items():
             version = "as published" if heading else versions[names[name]].partition(",")[0]
-            yield [name, version, cells["clips"], *(figure(cells[column]) for column in columns)]
+            yield [name, version, *(figure(cells[column]) for column in columns)]
 
     return markdown(
         ["method", "weights", "clips", "PESQ", "STOI", "SNR", "ViSQOL", "of the host"], rows()

@@ -5,6 +5,7 @@ import math
 import re
 import runpy
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,33 @@ def test_every_link_between_documents_leads_somewhere(page: Path) -> None:
 def test_every_file_that_a_document_names_exists(page: Path) -> None:
     for path in re.findall(NAMED_FILES, page.read_text()):
         assert (ROOT / path).exists(), path
+
+
+def commands_in(text: str) -> Iterator[list[str]]:
+    """Yield the words of every `keybound` command in code of a page."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.replace("\\\n", "").splitlines()]
+    lines += re.findall(r"`([^`\n]+)`", text)
+    for line in lines:
+        for part in re.split(r"&&|;", line.partition("#")[0]):
+            words = part.replace("'", "").split()
+            names = [at for at, word in enumerate(words) if Path(word).name == "keybound"]
+            if names and words[names[0] - 1 : names[0]] in ([], ["-m"]) and words[names[0] + 1 :]:
+                yield words[names[0] + 1 :]
+
+
+@pytest.mark.parametrize("page", PRESENT, ids=lambda page: page.name)
+def test_every_command_in_a_document_has_the_options_that_it_shows(page: Path) -> None:
+    for words in commands_in(page.read_text()):
+        command: click.Command = cli
+        rest = list(words)
+        while rest and isinstance(command, click.Group) and not rest[0].startswith("-"):
+            named = [command.commands.get(one) for one in rest.pop(0).split("|")]
+            assert all(named), words
+            command = named[0]  # type: ignore[assignment]
+        known = {one for option in command.params for one in (*option.opts, *option.secondary_opts)}
+        wanted = {word.partition("=")[0].rstrip(",") for word in rest if word.startswith("--")}
+        assert wanted <= known | {"--version", "--help"}, words
 
 
 # The paper
