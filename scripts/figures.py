@@ -219,8 +219,8 @@ Weights {versions["paper"]}; by the paper's rule.
 
 ### Quality of the marked clips
 
-PESQ is lenient with a mark that scales the host's own spectrum; ViSQOL (4.4 for a perfect copy) and
-Zimtohrli (5) say that there is still something to hear.
+PESQ is lenient with a mark that scales the host's own spectrum; ViSQOL says that there is still
+something to hear. A perfect copy has ViSQOL 4.4 and Zimtohrli 5.
 
 {quality(tables, versions)}
 
