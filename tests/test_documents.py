@@ -129,6 +129,17 @@ def test_every_command_in_a_document_has_the_options_that_it_shows(page: Path) -
         assert wanted <= known | {"--version", "--help"}, words
 
 
+def test_the_python_of_the_readme_runs(clip: Any) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
+    assert len(blocks) == 2
+    played: list[Any] = []
+    names: dict[str, Any] = {"samples": clip, "sample_rate": 16000, "play": played.append}
+    names["speech"] = [clip[:4000], clip[4000:9000], clip[9000:]]
+    exec("\n".join(blocks), names)
+    assert names["verdict"].grade == "sealed"
+    assert sum(map(len, played)) == len(clip)
+
+
 # The paper
 
 
