@@ -15,6 +15,7 @@ import pytest
 import keybound
 from keybound import errors
 from keybound.cli.main import cli
+from keybound.provenance import schema
 from keybound.seal import pattern
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -75,6 +76,14 @@ def test_the_specification_says_how_far_a_tile_of_the_seal_moves() -> None:
     said = [float(one) for pair in re.findall(STRENGTHS, spec) for one in pair if one]
     most_db = float(pattern.STRENGTH.max()) * (1 + pattern.TILT)
     assert said == [math.ceil(2 * most_db) / 2] * 2  # in whole halves of a decibel
+
+
+def test_the_specification_has_the_tables_of_the_registry() -> None:
+    spec = (DOCS / "spec.md").read_text()
+    (block,) = re.findall(r"^```sql\n(.*?)^```", spec, re.MULTILINE | re.DOTALL)
+    said = [" ".join(one.split()) for one in block.split(";")]
+    assert said == [" ".join(one.split()) for one in schema.NEW]
+    assert f"the schema version, now {schema.VERSION}." in spec
 
 
 # Links and names
