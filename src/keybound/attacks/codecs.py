@@ -106,7 +106,7 @@ def encode(
     level: float | None,
     mode: str | None,
 ) -> bytes:
-    """Give the file that libsndfile writes for the clip at a compression level."""
+    """Return the file that libsndfile writes for the clip at a compression level."""
     file = BytesIO()
     try:
         sf.write(

@@ -46,13 +46,13 @@ def stretch(samples: Samples, sample_rate: int, *, tempo: float) -> Samples:
 
 
 def _best_place(around: Long, wanted: Long, middle: int) -> int:
-    """Give where in `around` the most similar piece to `wanted` begins."""
+    """Return where in `around` the most similar piece to `wanted` begins."""
     products = correlate(around, wanted, "valid", "fft")
     energies = np.cumsum(np.concatenate([[0.0], around**2]))
     norms = np.sqrt((energies[wanted.size :] - energies[: -wanted.size]) * np.sum(wanted**2))
-    similarity = products / (norms + 1e-9)
-    similarity[middle] += NEARER
-    return int(np.argmax(similarity))
+    correlation = products / (norms + 1e-9)
+    correlation[middle] += NEARER
+    return int(np.argmax(correlation))
 
 
 def speed(samples: Samples, sample_rate: int, *, factor: float) -> Samples:

@@ -91,7 +91,7 @@ class Reader:
 
     @property
     def bitrate_bps(self) -> int | None:
-        """Give the mean bit rate of a lossy file."""
+        """Return the mean bit rate of a lossy file; None for others."""
         if self.subtype not in formats.PERCEPTUAL or not self.frames:
             return None
         size = self.path.stat().st_size - sum(len(one.data) for one in self.metadata.pieces)
@@ -240,7 +240,7 @@ def to_mono(samples: Samples) -> Samples:
 
 @contextlib.contextmanager
 def _writable(part: Path) -> Iterator[Path]:
-    """Say in one line why a part cannot be written."""
+    """Raise an `AudioError` in place of what the writing of a part raises."""
     try:
         yield part
     except (sf.SoundFileError, OSError) as error:

@@ -38,7 +38,7 @@ class Tail:
     scale_s: float
 
     def threshold(self, length_s: float) -> float:
-        """Give the evidence in seconds that one unmarked recording in a hundred holds somewhere."""
+        """Return the evidence, in seconds, that one unmarked recording in a hundred reaches."""
         expected = self.rate_hz * length_s / -math.log1p(-FALSE_ALARMS)
         return self.above_s + self.scale_s * math.log(max(1.0, expected))
 
@@ -112,12 +112,12 @@ def strongest(views: Sequence[Detection]) -> Detection:
 
 
 def _same(known: Mark, heard: Mark) -> bool:
-    """Tell whether a mark of another view carries a known code."""
+    """Return whether a mark of another view carries a known code."""
     return _agreement(heard.code_logits, known.code_logits) >= AGREEMENT_OF_VIEWS
 
 
 def _extended(known: Mark, heard: Mark) -> Mark:
-    """Add the spans of a mark in another view that mostly lie where it was not heard."""
+    """Add the spans of a mark in another view that mostly lie where it was not found."""
     apart = []
     for span in heard.spans:
         shared = (min(span.end_s, o.end_s) - max(span.start_s, o.start_s) for o in known.spans)
