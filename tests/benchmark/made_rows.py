@@ -68,7 +68,13 @@ def quality_rows(method: str, clips: int, pesq: float = 4.45) -> list[Row]:
         row |= {"seconds": 1.0, "seed": 0, "stoi": round(float(rng.uniform(0.98, 1)), 4)}
         row["pesq"] = None if clip == 4 else round(float(rng.normal(pesq, 0.08)), 3)
         row |= {"snr_db": round(float(rng.normal(18, 2)), 3), "si_snr_db": 17.5}
-        row |= {"visqol": 4.4, "visqol_host": 4.48, "dnsmos": 3.1, "dnsmos_host": 3.15}
+        row |= {
+            "visqol": 4.4,
+            "visqol_host": 4.48,
+            "zimtohrli": 4.5,
+            "dnsmos": 3.1,
+            "dnsmos_host": 3.15,
+        }
         rows.append(row)
     return rows
 

@@ -96,6 +96,11 @@ def _print(
         help="Name of another set of speech, with tables of its own.",
     ),
     click.option("--every", is_flag=True, help="All clips of each recording of --set."),
+    click.option(
+        "--joined",
+        is_flag=True,
+        help="Join all recordings, by speaker, and cut clips longer than they are.",
+    ),
     click.option("--clips", default=300, show_default=True, help="Number of clips."),
     seed,
     workers,
@@ -103,7 +108,7 @@ def _print(
 def bench_run(
     suites: tuple[str, ...], rows: Path, method: str, model: str | None, workers: int, **how: Any
 ) -> None:
-    """Measure SUITES of attacks (paper, everyday, …), single attacks, security, or negatives.
+    """Measure SUITES of attacks (paper, …), single attacks, quality, security, or negatives.
 
     Rows that are already there are not measured again. Those of a --set have a table of their own.
     Needs the extra bench: pip install 'keybound[bench]'

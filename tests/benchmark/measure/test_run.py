@@ -22,6 +22,7 @@ from keybound.benchmark.measure.metrics import (
     snr_db,
     stoi,
     threshold_at,
+    zimtohrli,
 )
 from keybound.benchmark.measure.plan import Plan
 from keybound.benchmark.measure.protocol import read_clips, secret_of
@@ -112,9 +113,12 @@ def test_measures_of_audio():
     assert np.array_equal(back[:-37], host[:-37])
     assert pesq(host, host, 16000) > 4.6 > pesq(host, host + noise, 16000)
     assert stoi(host, host, 16000) == pytest.approx(1, abs=1e-3)
+    assert zimtohrli(host, 0.1 * host, 16000) == pytest.approx(5, abs=1e-3)  # both are levelled
+    assert zimtohrli(host, host + noise, 16000) < zimtohrli(host, host + noise / 10, 16000) < 5
     quiet = np.zeros(16000, np.float32)
     assert snr_db(quiet, quiet) is None
     assert pesq(quiet, quiet, 16000) is None
+    assert zimtohrli(quiet, quiet, 16000) is None
 
 
 def test_clips_come_in_the_order_of_names(tmp_path):

@@ -259,4 +259,4 @@ def test_tables_of_a_few_rows():
     assert copies[1:9] == ["10", "4", "0.250", "–", "0.500", "5.0", "3.0", "0.000"]
     table = cost(found)
     assert table is not None
-    assert line(table, "3 s")[2:8] == ["4.440", "4.400", "−0.040", "–", "–", "–"]
+    assert line(table, "3 s")[2:8] == ["4.440", "4.400", "−0.040", "4.400", "–", "–"]

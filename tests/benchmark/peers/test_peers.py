@@ -8,8 +8,9 @@ import pytest
 from keybound.attacks import attack
 from keybound.benchmark.measure import speed
 from keybound.benchmark.measure.methods import plain
+from keybound.benchmark.measure.metrics import snr_db
 from keybound.benchmark.measure.protocol import secret_of
-from keybound.benchmark.peers import METHODS, PEERS, available, keyless
+from keybound.benchmark.peers import METHODS, PEERS, available, chosen, keyless
 from keybound.errors import KeyBoundError
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -88,6 +89,44 @@ def test_bits_are_read_back_as_they_were_written():
         assert plain(reading, None) == payload
 
 
+AUDIOWMARK = """#!/bin/sh
+case "$2" in
+  add) cp "$3" "$4"; printf %s "$5" > "$(dirname "$0")/message" ;;
+  get) echo '{"matches": [' > "$5"
+       test -s "$(dirname "$0")/message" && printf '{"bits": "%s", "quality": 1.25},' \\
+           "$(cat "$(dirname "$0")/message")" >> "$5"
+       echo '{"bits": "ffffffffffffffffffffffffffffffff", "quality": 0.17}]}' >> "$5" ;;
+  *) echo "audiowmark 0.6.5" ;;
+esac
+"""
+
+
+def test_audiowmark_is_asked_for_the_message_it_was_given(monkeypatch, tmp_path, clip):
+    command = tmp_path / "audiowmark"
+    command.write_text(AUDIOWMARK)
+    command.chmod(0o755)
+    monkeypatch.setenv("KEYBOUND_AUDIOWMARK", str(command))
+    method = METHODS["audiowmark"]()
+    assert (method.version, method.bits, method.rho) == ("0.6.5", 128, 47)
+    host, secret = clip(16000, 1.0), secret_of(0, 0, 128)
+    assert method.read(host).presence == 0.17
+    np.testing.assert_array_equal(method.embed(host, secret), host)
+    reading = method.read(host)
+    assert reading.presence == 1.25
+    assert method.errors(reading, secret) == 0
+
+
+def test_a_landmark_is_the_attacked_host(clip):
+    method = chosen("landmark/noise@40", None)()
+    host = clip(16000, 1.0)
+    first, again, other = (method.embed(host, secret_of(0, n, 0)) for n in (0, 0, 1))
+    assert snr_db(host, first) == pytest.approx(40, abs=0.01)
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)  # the noise of another clip is another
+    with pytest.raises(KeyBoundError, match="no attack"):
+        chosen("landmark/nothing", None)()
+
+
 def test_wavmark_wants_the_whole_pattern_for_a_payload(made, monkeypatch):
     method = made("wavmark")
     import wavmark
@@ -161,6 +200,7 @@ def test_reasons_are_named(monkeypatch, tmp_path):
         available("audioseel")
     assert available("keybound") is None
     monkeypatch.setattr("keybound.attacks.packages.find_spec", lambda _: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
     for name in PEERS:
         assert "not installed" in available(name)
     with pytest.raises(KeyBoundError, match="wavmark: weights absent"):

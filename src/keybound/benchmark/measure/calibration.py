@@ -106,7 +106,7 @@ def summary(rows: Iterable[Row], threshold: float, rho: int) -> dict[str, dict[s
 def quality(rows: Sequence[Row]) -> dict[str, float]:
     """Return mean and worst of each measure, and how many clips it could not score."""
     figures: dict[str, float] = {}
-    for name in ("pesq", "stoi", "visqol", "snr_db"):
+    for name in ("pesq", "stoi", "visqol", "zimtohrli", "snr_db"):
         scores = [row[name] for row in rows if row.get(name) is not None]
         if scores:
             figures[name] = round(float(np.mean(scores)), 4)

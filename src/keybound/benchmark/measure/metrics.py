@@ -6,6 +6,7 @@ A measure that cannot score a clip gives None, so that means can leave it out an
 import warnings
 from collections.abc import Sequence
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from keybound.audio import recordings
 from keybound.benchmark.measure.protocol import Clip
 
 PESQ_RATE = 16000
+ZIMTOHRLI_RATE, ZIMTOHRLI_DBFS = 48000, -25.0
 
 
 def snr_db(host: Clip, marked: Clip) -> float | None:
@@ -90,6 +92,25 @@ def _visqol_judge() -> Any:
     judge = VisqolApi()
     judge.create(mode="speech")
     return judge
+
+
+def zimtohrli(host: Clip, heard: Clip, rate: int) -> float | None:
+    """Return Zimtohrli as MOS, 5 for the same sound; at 48 kHz, both levelled to -25 dBFS."""
+    import zimtohrli as package
+
+    if not host.any() or not heard.any():
+        return None
+    pair = [recordings.resample(v, rate, ZIMTOHRLI_RATE) for v in (host, heard)]
+    level = 10 ** (ZIMTOHRLI_DBFS / 20)
+    pair = [(v * level / np.sqrt(np.mean(np.square(v)))).astype(np.float32) for v in pair]
+    return float(package.mos_from_signals(*pair))
+
+
+def scores(host: Clip, heard: Clip, rate: int) -> dict[str, float | None]:
+    """Return each of the four measures above, by its name, whose package is installed."""
+    meters = {"pesq": pesq, "pystoi": stoi, "visqol": visqol, "zimtohrli": zimtohrli}
+    found = (meter for package, meter in meters.items() if find_spec(package))
+    return {meter.__name__: meter(host, heard, rate) for meter in found}
 
 
 def dnsmos(heard: Clip, rate: int) -> float:

@@ -35,6 +35,7 @@ class Plan:
     most: int | None = None  # recordings of any length
     seed: int = 0
     every: bool = False  # all clips of each recording, not only the first
+    joined: bool = False  # clips of all recordings one after another, by speaker
     speech_set: str | None = None  # its name; None: the main set, which most tables are of
     opinion: bool = True  # DNSMOS too, which takes longer than all the rest
     damage: bool = True  # what each attack does to the speech

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import numpy as np
+
 from keybound.attacks import available
 from keybound.benchmark.measure import (
     lengths,
@@ -91,7 +93,10 @@ def hosts_of(method: Method, plan: Plan) -> dict[Kind, Hosts]:
     voices = list(speakers(plan.speech, method.rate)) if joined else []
     hosts = {}
     for (source, seconds), most in wanted.items():
-        if source == FIRST:
+        if source == FIRST and plan.joined:
+            whole = np.concatenate(list(speakers(plan.speech, method.rate)))
+            hosts[source, seconds] = Hosts(cut([whole], round(seconds * method.rate))[:most])
+        elif source == FIRST:
             how = {"every": plan.every, "limit": most}
             found = named_clips(plan.speech[0], seconds, method.rate, **how)  # type: ignore[arg-type]
             hosts[source, seconds] = Hosts([c for _, c in found], [name for name, _ in found])

@@ -7,7 +7,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,6 @@ COPIES = 5
 COPYINGS = ("gain-field", "residual", "residual-levelled")
 COLLUSIONS = ("copies", "mixture", "estimate", "reused")
 AROUND = (15, 15)  # bins and frames, half a kilohertz and an eighth of a second
-MEASURES = (metrics.pesq, metrics.stoi, metrics.visqol)
 MOST_DB = 3.0  # that a colluder takes for a seal
 
 
@@ -206,9 +204,9 @@ def cost(case: Case, face: Row) -> Row:  # noqa: ARG001
     bare = marker_of(case).mark(case.host, case.method.rate, **whose, seal=False).samples
     row: Row = {}
     for which, heard in (("", case.marked), ("_unsealed", bare)):
-        for measure in MEASURES if find_spec("visqol") else MEASURES[:-1]:
-            row[measure.__name__ + which] = measure(case.host, heard, case.method.rate)
-        row[f"snr_db{which}"] = metrics.snr_db(case.host, heard)
+        scores = metrics.scores(case.host, heard, case.method.rate)
+        scores["snr_db"] = metrics.snr_db(case.host, heard)
+        row |= {measure + which: value for measure, value in scores.items()}
     return row
 
 

@@ -30,6 +30,8 @@ def titled(method: str) -> str:
     """Return the printed name of a method."""
     if method.startswith("ablation/"):
         return f"short schedule, {mechanisms(method)}"
+    if method.startswith("landmark/"):
+        return method.replace("/", ": ")
     return paper.NAMES.get(method, method)
 
 

@@ -51,6 +51,11 @@ class Mean:
         return float(np.mean(self.values)) if self.values else None
 
     @property
+    def low(self) -> float | None:
+        """The 5th percentile."""
+        return float(np.quantile(self.values, 0.05)) if self.values else None
+
+    @property
     def interval(self) -> tuple[float, float] | None:
         """The percentile interval at 95 % over 2,000 resamplings of the clips."""
         return metrics.bootstrap(self.values) if self.values else None

@@ -35,7 +35,13 @@ COPYINGS = {
     "residual-levelled": "what was added, as loud beside the other as it was",
 }
 ANSWERS = ("other", "unclear", "same")
-COSTS = {"pesq": ("PESQ", 3), "visqol": ("ViSQOL", 3), "stoi": ("STOI", 4), "snr_db": ("SNR", 2)}
+COSTS = {
+    "pesq": ("PESQ", 3),
+    "visqol": ("ViSQOL", 3),
+    "zimtohrli": ("Zimtohrli", 3),
+    "stoi": ("STOI", 4),
+    "snr_db": ("SNR", 2),
+}
 LAYERS = {"code": "rolling code on the audio of its record"}
 
 
@@ -211,6 +217,7 @@ def cost(e: Evidence) -> Table | None:
                 bare, sealed = (numbers(of, measure + which).value for which in ("_unsealed", ""))
                 known = bare is not None and sealed is not None
                 cells += [bare, sealed, sealed - bare if known else None]  # type: ignore[operator]
+                cells.append(numbers(of, measure).low)
             rows.append(tuple(cells))
         return rows
 
@@ -218,7 +225,8 @@ def cost(e: Evidence) -> Table | None:
         f"""
         {said}: mark | mean with the mark alone | {digits}
         {said}: sealed | mean with mark and seal | {digits}
-        {said}: Δ | the difference | {digits}"""
+        {said}: Δ | the difference | {digits}
+        {said}: 5 % | 5th percentile with mark and seal | {digits}"""
         for said, digits in COSTS.values()
     )
     return grid(
