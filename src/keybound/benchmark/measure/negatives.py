@@ -11,6 +11,7 @@ import numpy as np
 import scipy.signal
 
 from keybound.attacks import attack, available
+from keybound.attacks.music import compose
 from keybound.benchmark.measure.plan import Case, Plan
 from keybound.benchmark.measure.protocol import Clip, rng_of, whole_recordings
 from keybound.benchmark.measure.rows import Row
@@ -103,39 +104,7 @@ def tones(rng: Generator, rate: int) -> Clip:
 
 def music(rng: Generator, rate: int) -> Clip:
     """Make something like music: chords, a plucked melody, a bass and a drum at one tempo."""
-    size, beat = round(PIECE_S * rate), round(rng.uniform(0.3, 0.7) * rate)
-    scale = np.array([0, 2, 3, 5, 7, 8, 10, 12])
-    root_hz = 110 * 2 ** (rng.integers(12) / 12)
-    sound = np.zeros(size + 4 * beat)
-    for number, start in enumerate(range(0, size, beat)):
-        if number % 4 == 0:
-            for degree in rng.choice(scale, 3, replace=False):
-                tone = _organ(2 * root_hz * 2 ** (degree / 12), 4 * beat, rate, rng)
-                sound[start : start + 4 * beat] += 0.3 * tone
-            sound[start : start + 4 * beat] += 0.5 * _organ(root_hz / 2, 4 * beat, rate, rng)
-        pitch_hz = 4 * root_hz * 2 ** (rng.choice(scale) / 12)
-        sound[start : start + 2 * beat] += _pluck(pitch_hz, 2 * beat, rate, rng)
-        drum = rng.standard_normal(beat) * np.exp(-np.arange(beat) / (0.03 * rate))
-        sound[start : start + beat] += rng.choice([0.0, 0.4, 0.8]) * drum
-    return _at_level(sound[:size], rng)
-
-
-def _organ(pitch_hz: float, size: int, rate: int, rng: Generator) -> Clip:
-    """Play a sustained tone with falling partials, a vibrato and soft ends."""
-    time = np.arange(size) / rate
-    phase = 2 * np.pi * pitch_hz * time + 0.3 * np.sin(2 * np.pi * rng.uniform(4, 7) * time)
-    partials = range(1, 1 + min(10, int(0.45 * rate / pitch_hz)))
-    tone = sum((np.sin(k * phase) / k**1.5 for k in partials), np.zeros(size))
-    return np.asarray(tone * np.minimum(1, np.minimum(time, time[::-1]) / 0.05), np.float32)
-
-
-def _pluck(pitch_hz: float, size: int, rate: int, rng: Generator) -> Clip:
-    """Pluck a string (Karplus and Strong): a burst of noise in a loop that dulls it."""
-    period = max(2, round(rate / pitch_hz))
-    burst = np.zeros(size)
-    burst[:period] = rng.uniform(-1, 1, min(period, size))
-    loop = np.concatenate([[1], np.zeros(period - 1), [-0.498, -0.498]])
-    return np.asarray(scipy.signal.lfilter([1], loop, burst), np.float32)
+    return _at_level(compose(rng, rate, round(PIECE_S * rate)), rng)
 
 
 def _at_level(sound: np.ndarray, rng: Generator) -> Clip:
