@@ -6,6 +6,7 @@ The rooms of the benchmark are imported inside the verb.
 import dataclasses
 import json
 import os
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -116,7 +117,11 @@ def bench_run(
     _need_meters()
     from keybound.benchmark import peers
     from keybound.benchmark.measure import plans
+    from keybound.model.networks import SHIPPED
 
+    if "gradient" in suites:
+        export = torch_room("keybound.training.export")
+        how["detector"] = partial(export.read_detector, Path(model) if model else SHIPPED)
     _measure(plans.of_suites(peers.chosen(method, model), suites, **how), rows, workers)
 
 

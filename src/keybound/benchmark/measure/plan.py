@@ -39,6 +39,7 @@ class Plan:
     speech_set: str | None = None  # its name; None: the main set, which most tables are of
     opinion: bool = True  # DNSMOS too, which takes longer than all the rest
     damage: bool = True  # what each attack does to the speech
+    detector: Callable[[], Any] | None = None  # of `gradient`: makes it as a torch network
     removers: tuple[Path, ...] = ()  # files of networks, named NETWORK-STEPS.safetensors
     wrong_keys: int = 350  # tried on each recording of `seal-null`
     noise: Path | None = None  # of `null`: a folder of noise, and one of synthetic speech

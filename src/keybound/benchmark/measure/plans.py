@@ -4,17 +4,18 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from keybound.attacks import SUITES, attack
 from keybound.attacks.scene import noise_recordings
-from keybound.benchmark.measure import removal, seals, security
+from keybound.benchmark.measure import adversaries, removal, seals, security
 from keybound.benchmark.measure.methods import STUDIES, Method
 from keybound.benchmark.measure.plan import Plan
 from keybound.benchmark.measure.robustness import QUALITY
 from keybound.benchmark.measure.run import ATTACKS
 from keybound.errors import KeyBoundError
 
-SPECIAL = ("security", "negatives")  # measured otherwise than attack by attack
+SPECIAL = ("security", "negatives", *adversaries.SUITES)  # measured otherwise than attack by attack
 
 
 def of_suites(
@@ -28,6 +29,7 @@ def of_suites(
     speech_set: str | None = None,
     every: bool = False,
     joined: bool = False,
+    detector: Callable[[], Any] | None = None,
 ) -> list[Plan]:
     """Return the plans of suites of attacks, single attacks, quality alone, or what is SPECIAL.
 
@@ -46,8 +48,11 @@ def of_suites(
     parts: tuple[str, ...] = (ATTACKS,) if names or QUALITY in suites else ()
     if "security" in suites:
         parts += ("transplant", "carrier") if study else tuple(security.SUITES)
+    parts += tuple(suite for suite in adversaries.SUITES if suite in suites)
     plan = Plan(make, (speech,), parts, tuple(names), {seconds: clips}, seed=seed, every=every)
-    plan = replace(plan, speech_set=speech_set, joined=joined, opinion=main, damage=main)
+    plan = replace(
+        plan, speech_set=speech_set, joined=joined, detector=detector, opinion=main, damage=main
+    )
     if "negatives" not in suites:
         return [plan]
     noise = noise_recordings()[0].parent

@@ -16,6 +16,7 @@ import numpy as np
 
 from keybound.attacks import available
 from keybound.benchmark.measure import (
+    adversaries,
     lengths,
     negatives,
     removal,
@@ -43,6 +44,7 @@ SUITES: dict[str, Suite] = {
     ATTACKS: Suite(robustness.measure, robustness.rows, {1.0: 300}),
     **security.SUITES,
     **seals.SUITES,
+    **adversaries.SUITES,
     "remover": Suite(removal.measure, removal.each_remover, {1.0: 200}),  # the paper's 200 clips
     "null": Suite(negatives.measure, negatives.rows, {1.0: 1}, NONE, whole=True),
     "length": Suite(lengths.measure, each_attack, lengths.LENGTHS, JOINED),
