@@ -1,26 +1,12 @@
-"""Tables of what a mark costs and how sure the figures are: quality, speed, intervals, not run.
-
-Each function takes the evidence and returns a table, or None where there are no rows for it.
-"""
+"""Tables of what a mark costs and how sure the figures are: quality, speed, intervals, not run."""
 
 from typing import Any
 
-from keybound.benchmark.report import paper
-from keybound.benchmark.report.columns import suite, under
-from keybound.benchmark.report.grid import grid
+from keybound.benchmark.report import columns, layout, paper
+from keybound.benchmark.report.grid import Rows, grid
 from keybound.benchmark.report.labels import PUBLISHED, counted, label, titled
-from keybound.benchmark.report.layout import BLANK, STANDS_IN, Cell, Table, between, published
-from keybound.benchmark.report.summaries import (
-    SECOND,
-    Evidence,
-    Mean,
-    Rate,
-    accuracy,
-    attributed,
-    numbers,
-    reached,
-    total_left_out,
-)
+from keybound.benchmark.report.layout import BLANK, EMPTY, Cell, Table, between, published
+from keybound.benchmark.report.summaries import Evidence, Mean, Rate, Sample, total_left_out
 
 LABELS = {"pesq": "PESQ", "stoi": "STOI", "snr_db": "SNR", "si_snr_db": "SI-SNR"}
 BESIDE = "audioseal"  # whose speed is the measure of the others
@@ -33,15 +19,13 @@ def quality(e: Evidence) -> Table | None:
     methods = [m for m in e.methods if e.rows(m, "quality")]
     if not methods:
         return None
-    rows: list[Any] = [_quality_line(e, method) for method in methods]
+    rows: Rows = [_quality_line(method, e.of(method, "quality")) for method in methods]
     rows.append("As the paper published them")
     for method, (pesq, stoi, snr) in paper.QUALITY.items():
         told = titled(method) + (" (1.1 s clips)" if method == "wavmark" else "")
         cells = (published(pesq, 2), BLANK, published(stoi), BLANK, published(snr, 1))
         rows.append((told, BLANK, *cells, *[BLANK] * 5))
     return grid(
-        "quality",
-        "Quality of the marked clips",
         "The marked clip against its host, nothing else done to it; means over the clips that a "
         "measure can score.",
         """
@@ -62,24 +46,23 @@ def quality(e: Evidence) -> Table | None:
     )
 
 
-def _quality_line(e: Evidence, method: str) -> tuple[Any, ...]:
-    rows = e.rows(method, "quality")
-    means = {m: numbers(rows, m) for m in (*LABELS, "visqol", "visqol_host")}
-    paper_has = paper.QUALITY["keybound"] if method == "keybound" else (None,) * 3
-    pesq, stoi, snr = zip((means[m].value for m in LABELS), paper_has, strict=False)
+def _quality_line(method: str, of: Sample) -> tuple[Any, ...]:
+    means = {m: of.mean(m) for m in (*LABELS, "visqol", "visqol_host")}
+    theirs = paper.QUALITY["keybound"] if method == "keybound" else (None,) * 3
+    pesq, stoi, snr = zip((means[m].value for m in LABELS), theirs, strict=False)
 
-    def worst(measure: str, digits: int) -> Cell | str:
-        scored = [(row[measure], row["clip"]) for row in rows if row.get(measure) is not None]
-        return "{:.{}f} (#{})".format(min(scored)[0], digits, min(scored)[1]) if scored else Cell()
+    def worst(measure: str, digits: int) -> str:
+        scored = [(row[measure], row["clip"]) for row in of.rows if row.get(measure) is not None]
+        value, clip = min(scored, default=(None, None))
+        return EMPTY if value is None else f"{value:.{digits}f} (#{clip})"
 
-    pairs: list[Any] = [(row.get("dnsmos"), row.get("dnsmos_host")) for row in rows]
-    opinion = numbers([{} if None in pair else {"Δ": pair[0] - pair[1]} for pair in pairs], "Δ")
-    missing = [(told, means[measure]) for measure, told in LABELS.items()]
-    missing += [("ViSQOL", means["visqol"]), ("DNSMOS", opinion)]
+    pairs: list[Any] = [(row.get("dnsmos"), row.get("dnsmos_host")) for row in of.rows]
+    opinion = Sample([{} if None in p else {"Δ": p[0] - p[1]} for p in pairs]).mean("Δ")
+    missing = {told: means[measure] for measure, told in LABELS.items()}
+    missing |= {"ViSQOL": means["visqol"], "DNSMOS": opinion}
     scores = (pesq, worst("pesq", 2), stoi, worst("stoi", 3), snr)
     rest = (means[m].value for m in ("si_snr_db", "visqol", "visqol_host"))
-    left_out = total_left_out(missing) or "none"
-    return (titled(method), len(rows), *scores, *rest, opinion.value, left_out)
+    return (titled(method), len(of), *scores, *rest, opinion.value, total_left_out(missing))
 
 
 def speed(e: Evidence) -> Table | None:
@@ -88,9 +71,9 @@ def speed(e: Evidence) -> Table | None:
     found = {
         (method, row.get("seconds"), row["verb"]): row
         for method in methods
-        for row in e.suite("speed", method)
+        for row in e.suite("speed", method).rows
     }
-    rows: list[Any] = []
+    rows: Rows = []
     runs = {(method, seconds) for method, seconds, _ in found}
     for method, seconds in sorted(runs, key=lambda run: (run[1] or 0, methods.index(run[0]))):
         cells: list[Any] = [titled(method), None if seconds is None else float(seconds)]
@@ -98,7 +81,7 @@ def speed(e: Evidence) -> Table | None:
             row, other = (found.get((m, seconds, verb)) for m in (method, BESIDE))
             times = row["times_real_time"] if row else None
             cells += [times, times / other["times_real_time"] if times and other else None]
-        trained = all(row.get("trained", True) for row in e.suite("speed", method))
+        trained = all(row.get("trained", True) for row in e.suite("speed", method).rows)
         rows.append((*cells, "trained" if trained else "random: speed needs no training"))
     heads = "".join(
         f"""
@@ -107,8 +90,6 @@ def speed(e: Evidence) -> Table | None:
         for verb in ("embed", "detect")
     )
     return grid(
-        "speed",
-        "Speed",
         "Times real time on one machine; absolute figures are the machine's, ratios the methods'.",
         f"""
         Method | what was run
@@ -120,19 +101,16 @@ def speed(e: Evidence) -> Table | None:
 
 def intervals(e: Evidence) -> Table | None:
     """Return the paper's figures with intervals, and ours of the same."""
-    rows: list[Any] = []
+    rows: Rows = []
     for (measure, method, what), (value, low, high) in paper.INTERVALS.items():
         stands_in = what == "encodec-6" and not e.rows(method, what) and e.rows(method, "lyra-6")
-        ours, mark = ("lyra-6", STANDS_IN) if stands_in else (what, "")
+        ours, mark = ("lyra-6", layout.STANDS_IN) if stands_in else (what, "")
         found = estimate(e, measure, method, ours)
-        count = len(found.values) if isinstance(found, Mean) else found.trials
         told = Cell(between((low, high)), mark=mark, kind="published")
-        cells = (found.value, between(found.interval), str(count) if count else "–")
+        cells = (found.value, between(found.interval), str(found.trials or EMPTY))
         named = f"{titled(method)}: {measure}, {label(ours)}"
         rows.append((named, *cells, published(value, mark=mark), told))
     return grid(
-        "intervals",
-        "Confidence intervals",
         "The figures that the paper gives with intervals, beside ours; DA and V_A at the shipped "
         "threshold (the paper's where none is shipped).",
         f"""
@@ -148,24 +126,27 @@ def intervals(e: Evidence) -> Table | None:
 
 def estimate(e: Evidence, measure: str, method: str, what: str) -> Rate | Mean:
     """Return a rate or a mean by the name that the paper's table of intervals gives it."""
-    cut, rho, rows = e.usual(method), e.rho(method), e.rows(method, what)
-    if measure in ("DA", "FPR"):
-        return reached(rows, cut, "marked" if measure == "DA" else "unmarked")
-    if measure == "V_A":
-        return attributed(rows, cut, rho)
-    if measure == "BA":
-        return accuracy(rows)
-    if measure == "no-key BA":
-        return accuracy(e.suite("keys", method), "zero")
-    moved = [row for row in e.suite("transplant", method) if row["attack"] == what]
-    return attributed(moved, cut, rho, "presence")
+    of = e.of(method, what)
+    match measure:
+        case "DA":
+            return of.reached()
+        case "FPR":
+            return of.reached(side="unmarked")
+        case "V_A":
+            return of.verified()
+        case "BA":
+            return of.accuracy()
+        case "no-key BA":
+            return e.suite("keys", method).accuracy("zero")
+        case _:
+            return e.suite("transplant", method).where(attack=what).verified()
 
 
 def attack_intervals(e: Evidence) -> Table | None:
     """Return the interval of every rate and mean under the paper's attacks."""
-    method = next(iter(under(e, paper.ATTACKS)), "")
+    method = next(iter(columns.under(e, paper.ATTACKS)), "")
     rows = []
-    for attack in suite(e, [method]):
+    for attack in columns.suite(e, [method]):
         if e.rows(method, attack):
             found = [estimate(e, measure, method, attack) for measure in MEASURED]
             cells = [cell for one in found for cell in (one.value, between(one.interval))]
@@ -175,8 +156,6 @@ def attack_intervals(e: Evidence) -> Table | None:
         for measure, words in MEASURED.items()
     )
     return grid(
-        "attack-intervals",
-        "Confidence intervals by attack",
         f"{titled(method)}, {counted(e, [method])}: rates with Clopper–Pearson, bit accuracy with "
         "the clip bootstrap, at the shipped threshold.",
         "Attack | what happened to the clip" + heads,
@@ -188,11 +167,9 @@ def missing(e: Evidence) -> Table | None:
     """Return what was not run, and why."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for (method, what), reason in e.reasons.items():
-        if not e.rows(method, what, SECOND):
+        if not e.rows(method, what):
             reasons.setdefault((method, reason), []).append(label(what) if what else "everything")
     return grid(
-        "not-run",
-        "Not run",
         "What the rows say could not be run, and why.",
         """
         Method | what was to be measured
