@@ -22,15 +22,7 @@ from keybound.benchmark.measure.methods import Method, keybound
 from keybound.benchmark.peers import audioseal, perth, silentcipher, timbre, wavmark
 from keybound.errors import KeyBoundError
 
-__all__ = ["METHODS", "available", "chosen"]
-
-PEERS = {
-    "audioseal": audioseal,
-    "wavmark": wavmark,
-    "timbre": timbre,
-    "silentcipher": silentcipher,
-    "perth": perth,
-}
+PEERS = {one.PEER.name: one.PEER for one in (audioseal, wavmark, timbre, silentcipher, perth)}
 OWN: dict[str, Callable[..., Method]] = {
     "keybound": keybound,
     "keybound-unsealed": partial(keybound, name="keybound-unsealed", seal=False),
