@@ -7,10 +7,11 @@ import pytest
 
 from keybound.attacks import attack
 from keybound.benchmark.measure import speed
-from keybound.benchmark.measure.methods import plain
+from keybound.benchmark.measure.methods import Method, Reading, plain
 from keybound.benchmark.measure.metrics import snr_db
-from keybound.benchmark.measure.protocol import secret_of
-from keybound.benchmark.peers import METHODS, PEERS, available, chosen, keyless
+from keybound.benchmark.measure.protocol import Secret, secret_of
+from keybound.benchmark.peers import METHODS, PEERS, available, chosen, peer
+from keybound.crypto.codes import to_bits
 from keybound.errors import KeyBoundError
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -79,14 +80,13 @@ def test_perth_finds_its_mark_and_none_elsewhere(made, clip, which):
 
 
 def test_tolerances_accept_a_random_payload_as_rarely_as_two_of_sixteen():
-    assert [keyless.tolerance(bits) for bits in (0, 10, 16, 32, 40)] == [0, 0, 2, 7, 10]
+    assert [peer.tolerance(bits) for bits in (0, 10, 16, 32, 40)] == [0, 0, 2, 7, 10]
 
 
 def test_bits_are_read_back_as_they_were_written():
     for payload in (0, 1, 0x5EED, 0xFFFF):
-        logits = keyless.bits_of(payload, 16) - 0.5
-        reading = keyless.Reading(1.0, logits.astype(np.float32))
-        assert plain(reading, None) == payload
+        logits = to_bits(payload, 16) - np.float32(0.5)
+        assert plain(Reading(1.0, logits), None) == payload
 
 
 AUDIOWMARK = """#!/bin/sh
@@ -132,7 +132,7 @@ def test_wavmark_wants_the_whole_pattern_for_a_payload(made, monkeypatch):
     import wavmark
 
     pattern = wavmark.wm_add_util.fix_pattern[:16]
-    message = np.array([*pattern, *keyless.bits_of(0x5EED, 16)], np.float32)
+    message = np.array([*pattern, *to_bits(0x5EED, 16)], np.float32)
     hurt = message.copy()
     hurt[3] = 1 - hurt[3]
     host = np.zeros(17600, np.float32)  # two places
@@ -147,7 +147,7 @@ def test_wavmark_wants_the_whole_pattern_for_a_payload(made, monkeypatch):
     whole = shows(hurt, message)
     assert whole.presence == 1
     assert method.decode(whole, None) == 0x5EED
-    assert method.errors(whole, keyless.Secret(None, 0x5EED)) == 0
+    assert method.errors(whole, Secret(None, 0x5EED)) == 0
     nearly = shows(hurt, 1 - message)
     assert nearly.presence == 15 / 16
     assert not nearly.logits.any()
@@ -177,14 +177,14 @@ def test_audioseal_reads_released_checkpoints(made, tmp_path, clip):
 
     paths = []
     torch.manual_seed(7)
-    with keyless.quiet():
+    with peer.quiet():
         makes = {"WM": builder.create_generator, "Detector": builder.create_detector}
         for (kind, make), file in zip(makes.items(), audioseal.FILES, strict=True):
             settings = OmegaConf.create({"seed": 1, "list": [1.5, {"a": None}], "yes": True})
             state = make(audioseal._settings(builder, kind)).state_dict()
             paths.append(tmp_path / file)
             torch.save({"xp.cfg": settings, "model": state}, paths[-1])
-    method = audioseal.make(*paths)
+    method = audioseal.PEER.make(tmp_path)
     assert "random" not in method.version
     host = clip(16000, 1.0)
     assert not np.array_equal(
@@ -192,19 +192,21 @@ def test_audioseal_reads_released_checkpoints(made, tmp_path, clip):
     )
     paths[0].write_bytes(b"no checkpoint")
     with pytest.raises(KeyBoundError, match="no checkpoint of audioseal"):
-        audioseal.make(*paths)
+        audioseal.PEER.make(tmp_path)
 
 
 def test_reasons_are_named(monkeypatch, tmp_path):
     with pytest.raises(KeyBoundError, match="no method is named 'audioseel'"):
         available("audioseel")
     assert available("keybound") is None
-    monkeypatch.setattr("keybound.attacks.packages.find_spec", lambda _: None)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    for name in PEERS:
-        assert "not installed" in available(name)
+    with monkeypatch.context() as without:
+        without.setattr("keybound.attacks.packages.find_spec", lambda _: None)
+        without.setenv("PATH", str(tmp_path))
+        for name in PEERS:
+            assert "not installed" in available(name)
+    monkeypatch.setattr(peer, "package", lambda *_: tmp_path)
     with pytest.raises(KeyBoundError, match="wavmark: weights absent"):
-        keyless.find("wavmark", tmp_path, [], ["x.pkl"])
+        PEERS["wavmark"].needs(tmp_path)
 
 
 def test_speed_has_rows_for_what_runs(monkeypatch):
@@ -213,14 +215,17 @@ def test_speed_has_rows_for_what_runs(monkeypatch):
     def maker(name, bits):
         def make(trained=True):
             made.append((name, trained))
-            return keyless.keyless(
-                name,
-                "",
-                lambda clip, _: clip,
-                lambda _: keyless.Reading(0.0, np.zeros(bits)),
+            return Method(
+                name=name,
                 rate=8000,
                 bits=bits,
+                rho=0,
                 seconds=1.1,
+                keyed=False,
+                threshold=None,
+                embed=lambda clip, _: clip,
+                read=lambda _: Reading(0.0, np.zeros(bits)),
+                decode=plain,
             )
 
         return make

@@ -10,15 +10,7 @@ import pytest
 
 from keybound.benchmark.report import layout, paper
 from keybound.benchmark.report.layout import Cell, Table
-from keybound.benchmark.report.summaries import (
-    CLEAN,
-    SHIPPED,
-    accuracy,
-    attributed,
-    bound,
-    gather,
-    reached,
-)
+from keybound.benchmark.report.summaries import CLEAN, SHIPPED, gather
 from keybound.benchmark.report.tables import TABLES, check_tables, make_tables, render, write_tables
 from keybound.crypto import codes
 
@@ -91,11 +83,11 @@ def test_rates_of_a_few_clips() -> None:
     made = [clip("clean", n, 0.9, n / 1000, 0) for n in range(100)]
     made += [clip("echo", n, 0.6 if n < 3 else 0.04, 0.7 if n == 0 else 0.0, n) for n in range(4)]
     evidence = gather([*made, made_rows.facts("keybound", 0.5)])
-    echo = evidence.rows("keybound", "echo")
-    assert reached(echo, 0.5).value == 0.75
-    assert reached(echo, 0.5, "unmarked").value == 0.25
-    assert accuracy(echo).value == pytest.approx(1 - 1.5 / 16)
-    assert attributed(echo, 0.5, 1).value == 0.5
+    echo = evidence.of("keybound", "echo")
+    assert echo.reached().value == 0.75
+    assert echo.reached(side="unmarked").value == 0.25
+    assert echo.accuracy().value == pytest.approx(1 - 1.5 / 16)
+    assert echo.verified(rho=1).value == 0.5
     assert evidence.threshold("keybound", SHIPPED) == 0.5
     cut = evidence.threshold("keybound", CLEAN)
     assert cut is not None
@@ -236,11 +228,9 @@ def test_security_tables(rows: list[Row]) -> None:
     assert told["the code as anyone reads it, put on another host"][4].text == "1.000"
 
 
-def test_beta_is_the_librarys_bound() -> None:
-    for bits, rho in ((8, 2), (16, 0), (16, 2), (64, 4)):
-        assert bound(bits, rho) == codes.bound(bits, rho)
+def test_the_librarys_bound_is_the_papers_beta() -> None:
     for bits, told in paper.BETA.items():
-        assert layout.power(bound(bits, 2)) == layout.power(told)
+        assert layout.power(codes.bound(bits, 2)) == layout.power(told)
 
 
 def test_configuration_tells_rows_with_other_parameters() -> None:

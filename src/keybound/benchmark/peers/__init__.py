@@ -31,15 +31,8 @@ from keybound.benchmark.peers import (
 )
 from keybound.errors import KeyBoundError
 
-__all__ = ["METHODS", "available", "chosen"]
-
 PEERS = {
-    "audioseal": audioseal,
-    "wavmark": wavmark,
-    "timbre": timbre,
-    "silentcipher": silentcipher,
-    "perth": perth,
-    "audiowmark": audiowmark,
+    one.PEER.name: one.PEER for one in (audioseal, wavmark, timbre, silentcipher, perth, audiowmark)
 }
 OWN: dict[str, Callable[..., Method]] = {
     "keybound": keybound,

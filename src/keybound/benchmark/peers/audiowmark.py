@@ -8,28 +8,29 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 import soundfile
 
-from keybound.benchmark.measure.methods import Method, Reading
+from keybound.benchmark.measure.methods import Reading
 from keybound.benchmark.measure.protocol import Clip, Secret
-from keybound.benchmark.peers.keyless import bits_of, keyless
+from keybound.benchmark.peers.peer import Functions, Peer
+from keybound.crypto.codes import to_bits
 from keybound.errors import ModelError
 
 RATE, BITS = 16000, 128
 
 
-def make() -> Method:
-    """Return audiowmark: presence is the sync score of its best match, the payload its first.
+def load(files: Sequence[Path]) -> Functions:
+    """Return its functions: presence is the sync score of its best match, the payload its first.
 
     Matches come in its own order of relevance. It leaves it to the user to know a message, and its
     scores of short clips are high without a mark: there is no threshold that it ships with.
     """
-    command = str(needs())
-    told = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
+    (command,) = files
 
     def run(clip: Clip, *arguments: str) -> None:
         soundfile.write(arguments[1], clip, RATE, subtype="FLOAT")
@@ -48,15 +49,21 @@ def make() -> Method:
             matches = json.loads(answer.read_text())["matches"]
         if not matches:
             return Reading(0.0, np.zeros(BITS, np.float32))
-        bits = bits_of(int(matches[0]["bits"], 16), BITS)
+        bits = to_bits(int(matches[0]["bits"], 16), BITS)
         score = max(match["quality"] for match in matches)
         return Reading(float(score), bits.astype(np.float32) - 0.5)
 
-    stamp = told.stdout.split()[-1]
-    return keyless("audiowmark", stamp, embed, read, rate=RATE, bits=BITS)
+    return embed, read
 
 
-def needs(*, trained: bool = True) -> Path:
+def release(files: Sequence[Path]) -> str:
+    """Return the version that the command says it has."""
+    (command,) = files
+    told = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
+    return told.stdout.split()[-1]
+
+
+def find(folder: Path | None, trained: bool) -> list[Path]:  # noqa: ARG001
     """Find the command."""
     if not trained:
         raise ModelError("audiowmark: has no weights")
@@ -64,4 +71,7 @@ def needs(*, trained: bool = True) -> Path:
     if found is None:
         hint = "github.com/swesterfeld/audiowmark, or set KEYBOUND_AUDIOWMARK to the command"
         raise ModelError("audiowmark: not installed", hint=hint)
-    return Path(found)
+    return [Path(found)]
+
+
+PEER = Peer("audiowmark", RATE, BITS, load, (), find=find, release=release)

@@ -3,12 +3,15 @@
 `landmark/mp3@32` is the host after that attack. It holds no mark, so quality alone is measured.
 """
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import numpy as np
 
 from keybound.attacks import attack
 from keybound.benchmark.measure.methods import Method, Reading
 from keybound.benchmark.measure.protocol import Clip, Secret
-from keybound.benchmark.peers.keyless import keyless
+from keybound.benchmark.peers.peer import Functions, Peer
 
 RATE = 16000
 PREFIX = "landmark/"
@@ -23,4 +26,7 @@ def make(name: str) -> Method:
         rng = np.random.default_rng(int.from_bytes(secret.key.derive("landmark", 8)))
         return hit.apply(clip, RATE, hit.draw(rng, None))
 
-    return keyless(PREFIX + name, "", embed, lambda _: NO_MARK, rate=RATE, bits=0)
+    def load(files: Sequence[Path]) -> Functions:  # noqa: ARG001
+        return embed, lambda _: NO_MARK
+
+    return Peer(PREFIX + name, RATE, 0, load, (), release=lambda _: "").make()

@@ -16,19 +16,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from keybound.benchmark.measure.metrics import threshold_at
 from keybound.benchmark.report import paper
 from keybound.benchmark.report.labels import label, titled
-from keybound.benchmark.report.summaries import (
-    CLEAN,
-    NOMINAL,
-    SHIPPED,
-    Evidence,
-    accuracy,
-    natural,
-    numbers,
-    reached,
-)
+from keybound.benchmark.report.summaries import CLEAN, NOMINAL, SHIPPED, Evidence, natural
 
 INK, SOFT, FAINT = "#1f2a37", "#6b7785", "#d3d9e0"  # text and axes, second voice, grid
 MARK, HOST, ALARM = "#2563c9", "#c2710c", "#c93a3a"  # ours or marked, unmarked, what is bad
@@ -134,12 +124,11 @@ def roc(e: Evidence, *, suite: bool = True) -> Picture | None:
     ]
     for axes, attack in zip(grid, attacks, strict=True):
         for method, style in zip(reversed(methods), reversed(styles), strict=True):
-            rows = e.rows(method, attack)
-            marked, unmarked = (numbers(rows, side).values for side in ("marked", "unmarked"))
+            of = e.of(method, attack)
+            marked, unmarked = (of.mean(side).values for side in ("marked", "unmarked"))
             if marked and unmarked:
                 axes.step(*roc_curve(marked, unmarked), where="post", **style)
-        matched = at_rate(e, methods[0], attack)
-        if matched is not None:
+        if (matched := e.of(methods[0], attack).matched(NOMINAL)) is not None:
             axes.text(0.9, 0.08, f"{matched:.3f}", ha="right", color=MARK, size=8)
         axes.axvline(0.01, color=FAINT, lw=1)
         axes.set(xscale="log", xlim=(LOWEST_RATE, 1), ylim=(-0.02, 1.04), yticks=(0, 0.5, 1))
@@ -165,13 +154,6 @@ def roc(e: Evidence, *, suite: bool = True) -> Picture | None:
     )
 
 
-def at_rate(e: Evidence, method: str, attack: str) -> float | None:
-    """Return the detection rate at 1 % false positives under the same attack."""
-    rows = e.rows(method, attack)
-    scores = numbers(rows, "unmarked").values
-    return reached(rows, threshold_at(scores, NOMINAL)).value if scores else None
-
-
 def roc_curve(marked: Sequence[float], unmarked: Sequence[float]) -> tuple[Any, Any]:
     """Return false-positive and detection rates at every threshold, from the strictest on."""
     cuts = np.unique(np.concatenate([marked, unmarked, [np.inf]]))[::-1]
@@ -185,7 +167,7 @@ def roc_curve(marked: Sequence[float], unmarked: Sequence[float]) -> tuple[Any, 
 
 def worst_parting(e: Evidence, method: str, attacks: Sequence[str]) -> str:
     """Return where a method detects least at its usual threshold."""
-    rates = {a: reached(e.rows(method, a), e.usual(method)).value for a in attacks}
+    rates = {a: e.of(method, a).reached().value for a in attacks}
     known = {a: rate for a, rate in rates.items() if rate is not None}
     if not known:
         return "No threshold is known."
@@ -204,7 +186,7 @@ def histograms(e: Evidence, method: str, *, suite: bool = True) -> Picture | Non
         return None
     figure, grid = panels(len(attacks))
     sides = {"marked": MARK, "unmarked": HOST}
-    scores = {(a, s): numbers(e.rows(method, a), s).values for a in attacks for s in sides}
+    scores = {(a, s): e.of(method, a).mean(s).values for a in attacks for s in sides}
     low = min(min(values, default=0.0) for values in scores.values())
     high = max(max(values, default=1.0) for values in scores.values())
     low, high = (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
@@ -242,19 +224,19 @@ def histograms(e: Evidence, method: str, *, suite: bool = True) -> Picture | Non
 @drawn
 def remover(e: Evidence, method: str = "keybound") -> Picture | None:
     """Draw what learned removers leave of the mark by their training, removal shaded."""
-    rows = e.suite("remover", method)
-    if not rows:
+    every = e.suite("remover", method)
+    if not every:
         return None
-    networks = sorted({row["network"] for row in rows}, reverse=True)  # the paper's U-net first
-    budgets = sorted({row["budget"] for row in rows} | set(paper.REMOVER))
+    networks = every.by("network")[::-1]  # the paper's U-net first
+    budgets = sorted({row["budget"] for row in every.rows} | set(paper.REMOVER))
     figure = blank(4.3 * len(networks) + 0.3, 3.3)
     grid = figure.subplots(1, len(networks), sharey=True, squeeze=False)[0]
     told = []
-    for axes, network in zip(grid, networks, strict=True):
-        of = {b: [r for r in rows if (r["network"], r["budget"]) == (network, b)] for b in budgets}
-        at = [place for place, budget in enumerate(budgets) if of[budget]]
-        da = [reached(of[budgets[place]], e.usual(method)).value for place in at]
-        ba = [accuracy(of[budgets[place]]).value for place in at]
+    for axes, (network, of) in zip(grid, networks, strict=True):
+        trained = of.by("budget")
+        at = [budgets.index(budget) for budget, _ in trained]
+        da = [part.reached().value for _, part in trained]
+        ba = [part.accuracy().value for _, part in trained]
         axes.axhspan(0, 0.5, color=ALARM, alpha=0.09, lw=0)
         axes.text(-0.1, 0.025, "removed: DA < .5", color=ALARM, size=8)
         if network == "unet":

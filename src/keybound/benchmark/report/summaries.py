@@ -6,9 +6,10 @@ filled. Nothing here prints, draws or knows the paper's figures.
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,8 @@ from keybound.benchmark.measure.rows import Row, identity
 SECOND = 1.0  # the clips of the main tables; other lengths have their own
 NOMINAL = 0.01  # the false-positive rate that thresholds are set for
 USUAL_RHO = 2  # where a method's facts are missing: the paper's rule
-SHIPPED, CLEAN = "shipped", "clean"  # thresholds: the method's own, and the paper's protocol
+# Thresholds: the method's own, the paper's protocol, and the latter where a method ships none.
+SHIPPED, CLEAN, USUAL = "shipped", "clean", "usual"
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,10 @@ class Mean:
     left_out: int
 
     @property
+    def trials(self) -> int:
+        return len(self.values)
+
+    @property
     def value(self) -> float | None:
         return float(np.mean(self.values)) if self.values else None
 
@@ -62,6 +68,78 @@ class Mean:
 
 
 @dataclass(frozen=True)
+class Sample:
+    """Rows of one method, with its thresholds and the wrong bits that it tolerates."""
+
+    rows: Sequence[Row]
+    cuts: Mapping[str, float | None] = field(default_factory=dict)
+    rho: int = USUAL_RHO
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def score(self) -> str:
+        """The presence score of marked clips: rows of security suites have no unmarked side."""
+        return "marked" if self.rows and "marked" in self.rows[0] else "presence"
+
+    def where(self, **wanted: Any) -> "Sample":
+        """Return the rows that have these values."""
+        found = [r for r in self.rows if all(r.get(k) == value for k, value in wanted.items())]
+        return replace(self, rows=found)
+
+    def by(self, *keys: str) -> list[tuple[Any, "Sample"]]:
+        """Return the rows by their values of some keys, in order; of one key the value itself."""
+        parts: dict[Any, list[Row]] = {}
+        for row in self.rows:
+            value = tuple(row[key] for key in keys)
+            parts.setdefault(value if len(keys) > 1 else value[0], []).append(row)
+        return [(value, replace(self, rows=parts[value])) for value in sorted(parts)]
+
+    def mean(self, measure: str) -> Mean:
+        """Return the mean of a measure, counting the rows that have none."""
+        found = [row.get(measure) for row in self.rows]
+        values = tuple(float(v) for v in found if v is not None and math.isfinite(v))
+        return Mean(values, len(found) - len(values))
+
+    def accuracy(self, errors: str = "errors") -> Mean:
+        """Return the bit accuracy over clips; a list of errors counts by its mean."""
+        known = [row for row in self.rows if row.get(errors) is not None]
+        values = tuple(1 - float(np.mean(row[errors])) / row["bits"] for row in known)
+        return Mean(values, len(self) - len(values))
+
+    def share(self, flag: str) -> float | None:
+        """Return the share of rows of which something is true."""
+        found = [bool(row[flag]) for row in self.rows if row.get(flag) is not None]
+        return Rate(sum(found), len(found)).value
+
+    def reached(self, which: str = USUAL, side: str = "") -> Rate:
+        """Return how many scores reach a threshold: DA of the marked side, FPR of the unmarked."""
+        cut, scores = self.cuts[which], self.mean(side or self.score).values
+        if cut is None:
+            return Rate(0, 0)
+        return Rate(sum(score >= cut for score in scores), len(scores))
+
+    def verified(self, which: str = USUAL, rho: int | None = None) -> Rate:
+        """Return how many clips the rule V_A accepts: presence, and at most `rho` wrong bits."""
+        cut, most = self.cuts[which], self.rho if rho is None else rho
+        if cut is None:
+            return Rate(0, 0)
+        accepted = [
+            row[self.score] >= cut and row["errors"] <= most
+            for row in self.rows
+            if row.get(self.score) is not None and row.get("errors") is not None
+        ]
+        return Rate(sum(accepted), len(accepted))
+
+    def matched(self, rate: float) -> float | None:
+        """Return DA at a threshold that lets this share of equally attacked clips pass."""
+        scores = self.mean("unmarked").values
+        cut = metrics.threshold_at(scores, rate) if scores else None
+        return replace(self, cuts={USUAL: cut}).reached().value
+
+
+@dataclass(frozen=True)
 class Evidence:
     """Rows, sorted by what they are about."""
 
@@ -70,7 +148,7 @@ class Evidence:
     reasons: dict[tuple[str, str], str]  # (method, attack or suite) -> why it was not run
     older: int = 0  # rows of versions that a later one replaces
     sets: dict[str, "Evidence"] = field(default_factory=dict)  # other speech, by its name
-    _cuts: dict[tuple[str, str, float], float | None] = field(default_factory=dict, repr=False)
+    _cuts: dict[tuple[str, float], float | None] = field(default_factory=dict, repr=False)
 
     @cached_property
     def methods(self) -> tuple[str, ...]:
@@ -103,17 +181,26 @@ class Evidence:
         """Return the rows of a method under an attack, in order of their clips."""
         return self.clips.get((method, attack, seconds), [])
 
-    def suite(self, suite: str, method: str) -> list[Row]:
-        """Return the rows of a security suite."""
-        return self.suites.get((suite, method), [])
+    def of(self, method: str, attack: str, seconds: float = SECOND) -> Sample:
+        """Return the clips of a method under an attack."""
+        return self.sample(method, self.rows(method, attack, seconds), seconds)
 
-    def in_suite(self, suite: str) -> tuple[str, ...]:
-        """Return the measured methods that a suite has rows of."""
-        return tuple(method for method in self.methods if (suite, method) in self.suites)
+    def suite(self, suite: str, method: str) -> Sample:
+        """Return the rows of a security suite."""
+        return self.sample(method, self.suites.get((suite, method), []))
+
+    def sample(self, method: str, rows: Sequence[Row], seconds: float = SECOND) -> Sample:
+        """Return rows with what the decisions of their method depend on."""
+        cuts = {which: self.threshold(method, which, seconds) for which in (SHIPPED, CLEAN, USUAL)}
+        return Sample(rows, cuts, self.rho(method))
+
+    def in_suite(self, *suites: str) -> list[str]:
+        """Return the measured methods that one of the suites has rows of."""
+        return [m for m in self.methods if any((suite, m) in self.suites for suite in suites)]
 
     def facts(self, method: str) -> Row:
         """Return what a method says of itself; nothing where it said nothing."""
-        return (self.suite("method", method) or [{}])[-1]
+        return self.suites.get(("method", method), [{}])[-1]
 
     def rho(self, method: str) -> int:
         """Return the wrong bits that a method's attribution tolerates."""
@@ -132,19 +219,14 @@ class Evidence:
 
     def threshold(self, method: str, which: str, seconds: float = SECOND) -> float | None:
         """Return the shipped threshold, or the one that holds clean unmarked clips to 1 %."""
-        if which == SHIPPED:
-            told = self.facts(method).get("threshold")
-            return None if told is None else float(told)
-        key = (method, which, seconds)
-        if key not in self._cuts:
-            scores = numbers(self.rows(method, "clean", seconds), "unmarked").values
-            self._cuts[key] = metrics.threshold_at(scores, NOMINAL) if scores else None
-        return self._cuts[key]
-
-    def usual(self, method: str, seconds: float = SECOND) -> float | None:
-        """Return the shipped threshold, or the paper's where a method ships none."""
-        shipped = self.threshold(method, SHIPPED)
-        return self.threshold(method, CLEAN, seconds) if shipped is None else shipped
+        shipped = self.facts(method).get("threshold")
+        if which == SHIPPED or (which == USUAL and shipped is not None):
+            return None if shipped is None else float(shipped)
+        if (method, seconds) not in self._cuts:
+            scores = Sample(self.rows(method, "clean", seconds)).mean("unmarked").values
+            cut = metrics.threshold_at(scores, NOMINAL) if scores else None
+            self._cuts[method, seconds] = cut
+        return self._cuts[method, seconds]
 
 
 def gather(rows: Iterable[Row]) -> Evidence:
@@ -197,50 +279,7 @@ def _study_order(method: str) -> tuple[bool, float, str]:
         return (rest != "baseline", math.inf, rest)
 
 
-def numbers(rows: Iterable[Row], measure: str) -> Mean:
-    """Return the values of a measure, counting the rows that have none."""
-    told = [row.get(measure) for row in rows]
-    values = tuple(float(v) for v in told if v is not None and math.isfinite(v))
-    return Mean(values, len(told) - len(values))
-
-
-def reached(rows: Iterable[Row], threshold: float | None, side: str = "marked") -> Rate:
-    """Return how many scores reach a threshold: DA of the marked side, FPR of the unmarked."""
-    if threshold is None:
-        return Rate(0, 0)
-    scores = numbers(rows, side).values
-    return Rate(sum(score >= threshold for score in scores), len(scores))
-
-
-def attributed(
-    rows: Iterable[Row], threshold: float | None, rho: int, score: str = "marked"
-) -> Rate:
-    """Return how many clips the rule V_A accepts: presence, and at most `rho` wrong bits."""
-    if threshold is None:
-        return Rate(0, 0)
-    told = [
-        (row[score] >= threshold and row["errors"] <= rho)
-        for row in rows
-        if row.get(score) is not None and row.get("errors") is not None
-    ]
-    return Rate(sum(told), len(told))
-
-
-def accuracy(rows: Iterable[Row], errors: str = "errors") -> Mean:
-    """Return the bit accuracy of each clip; a list of errors counts by its mean."""
-    rows = list(rows)
-    values = tuple(
-        1 - float(np.mean(row[errors])) / row["bits"] for row in rows if row.get(errors) is not None
-    )
-    return Mean(values, len(rows) - len(values))
-
-
-def bound(bits: int, rho: int) -> float:
-    """Return beta: how often uniform bits lie within `rho` of a payload (the paper's Prop. 2)."""
-    near = sum(math.comb(bits, wrong) for wrong in range(rho + 1))
-    return float(near / (1 << bits))
-
-
-def total_left_out(means: Sequence[tuple[str, Mean]]) -> str:
-    """Return how many clips each measure could not score; nothing where all were scored."""
-    return ", ".join(f"{label} {mean.left_out}" for label, mean in means if mean.left_out)
+def total_left_out(means: Mapping[str, Mean]) -> str:
+    """Return how many clips each measure could not score, or "none"."""
+    found = (f"{label} {mean.left_out}" for label, mean in means.items() if mean.left_out)
+    return ", ".join(found) or "none"
