@@ -133,6 +133,39 @@ def test_what_a_measure_cannot_score_is_left_out_and_counted() -> None:
     assert cells["Δ DNSMOS"].text == "−0.05"
 
 
+def test_combined_copies_and_gradient_steps(rows: list[Row]) -> None:
+    table = named(rows, "collusion")
+    mean, drawn = (
+        dict(zip((f"{c.group}: {c.label}" for c in table.columns), cells, strict=True))
+        for cells in table.rows
+    )
+    assert [mean[k].text for k in (": Copies", "V_A: a copy's", "V_A: framed")] == [
+        "2",
+        "1.000",
+        "0.000",
+    ]
+    assert mean["V_A: others"].text == "0.0100"  # 2 of 200, whatever the clip
+    assert [mean[f"seal: {k}"].text for k in ("a copy's", "framed")] == ["1.000", "0.000"]
+    assert [drawn[f"V_A: {k}"].text for k in ("a copy's", "framed")] == ["0.000", "0.500"]
+    table = named(rows, "gradient")
+    removed, created = (
+        line(table, "remove the mark"),
+        line(table, "mark an unmarked clip for a party"),
+    )
+    assert [removed[k].text for k in ("DA", "usual", "owner: V_A", "owner: seal")] == [
+        "0.000",
+        "1.000",
+        "0.000",
+        "1.000",
+    ]
+    assert removed["forged: V_A"].text == created["owner: V_A"].text == "–"
+    assert [created[k].text for k in ("usual", "forged: V_A", "forged: seal")] == [
+        "0.000",
+        "1.000",
+        "0.000",
+    ]
+
+
 def test_only_the_newest_version_counts_and_the_rest_is_told() -> None:
     old = [clip("clean", n, 0.1, 0.0, 8) for n in range(5)]
     new = [clip("clean", n, 0.9, 0.0, 0) | {"version": "2"} for n in range(3)]

@@ -24,7 +24,7 @@ GROUPS = {  # heading -> tables and figures by name, in order
     "False positives": ("false-positives", "other-audio", "scores-"),
     "Security": (
         "security", "wrong-key", "tolerance", "beta", "forgeries", "remover", "remover-plot",
-        "host-binding",
+        "collusion", "gradient", "host-binding",
     ),
     "Seals": ("sealed", "false-acceptance", "seal-forgery", "seal-copy", "seal-quality"),
     "Quality": ("quality", "frontier", "damage"),

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from keybound.benchmark.measure.rows import Row
+from keybound.benchmark.report import tables_adversaries as adversaries
 from keybound.benchmark.report import tables_attacks as attacks
 from keybound.benchmark.report import tables_channels as channels
 from keybound.benchmark.report import tables_keys as keys
@@ -32,6 +33,8 @@ TABLES: dict[str, tuple[str, Callable[[Evidence], Table | None]]] = {
     "β by payload length": ("beta", keys.beta),
     "Marks over marks, averages, known payloads": ("forgeries", security.forgeries),
     "Learned remover": ("remover", security.remover),
+    "Combined copies": ("collusion", adversaries.collusion),
+    "Gradient steps": ("gradient", adversaries.gradient),
     "Host binding": ("host-binding", security.host_binding),
     "Sealed evidence": ("sealed", seals.sealed),
     "False acceptance of seals": ("false-acceptance", seals.false_acceptance),
