@@ -21,7 +21,7 @@ from keybound.benchmark.measure.security import FLOOR, move_gains, stft
 from keybound.crypto.keys import Key
 from keybound.provenance import fingerprint, matching
 from keybound.provenance.origin import Origin
-from keybound.seal.search import Places
+from keybound.seal.search import SealSearch
 from keybound.types import Analysis
 from keybound.watermark import channels
 from keybound.watermark.verdict import Verdict
@@ -46,7 +46,7 @@ def marker_of(case: Case) -> Watermarker:
 @lru_cache(maxsize=1)
 def record_of(case: Case) -> fingerprint.Fingerprint:
     """Return the fingerprint that the party keeps of what it marked."""
-    return fingerprint.take(channels.listen(case.marked))
+    return fingerprint.take(channels.levels_of(case.marked))
 
 
 def judge(case: Case, heard: Clip, secret: Secret, *, search: bool = True) -> Row:
@@ -54,11 +54,11 @@ def judge(case: Case, heard: Clip, secret: Secret, *, search: bool = True) -> Ro
     marker = marker_of(case)
     found = marker.analyse(heard, case.method.rate)
     whose: Any = {"key": secret.key, "payload": secret.payload}
-    known = marker.judge(found, **whose, places=Places((secret.position,)))
+    known = marker.judge(found, **whose, search=SealSearch((secret.position,)))
     row: Row = {"presence": known.presence, "errors": known.distance, "bits": known.bits}
     row |= {"verified": known.rule_holds} | told(case, known, found)
     if search:
-        wide = marker.judge(found, **whose, places=Places())
+        wide = marker.judge(found, **whose, search=SealSearch())
         row |= {f"{name}_256": value for name, value in told(case, wide, found).items()}
     return row
 
@@ -107,9 +107,9 @@ def wrong_keys(case: Case, face: Row) -> Row:
     marker = marker_of(case)
     found = marker.analyse(heard, case.method.rate)
     rng = case.chance("wrong keys")
-    where, payload = Places((case.secret.position,)), case.secret.payload
+    where, payload = SealSearch((case.secret.position,)), case.secret.payload
     wrong = (Key(rng.bytes(32)) for _ in range(case.plan.wrong_keys))
-    p = np.array([marker.judge(found, key=k, payload=payload, places=where).seal.p for k in wrong])
+    p = np.array([marker.judge(found, key=k, payload=payload, search=where).seal.p for k in wrong])
     below = [int(np.sum(p < level)) for level in P_LEVELS]
     return {"keys": len(p), "below": below, "least_log10_p": math.log10(max(p.min(), 1e-300))}
 
@@ -133,8 +133,9 @@ def forged(case: Case, face: Row) -> Row:
     forgery = np.empty_like(case.other)
     for start, reading in zip(starts, readings, strict=True):
         how: Any = {"key": own, "payload": method.decode(reading, None) ^ change}
-        made = marker_of(case).mark(case.other, rate, **how, position=case.secret.position)
-        forgery[start:] = made.samples[start:]
+        position = case.secret.position
+        made = marker_of(case).embed(case.other, rate, **how, position=position, check=False)
+        forgery[start:] = made[start:]
     return judge(case, forgery, Secret(case.secret.key, payload, case.secret.position))
 
 
@@ -152,7 +153,7 @@ def copied(case: Case, face: Row) -> Row:
         louder = float(np.std(other) / (np.std(case.host) + FLOOR))
         moved = other + (louder if face["attack"] == "residual-levelled" else 1.0) * change
     heard = np.clip(moved, -1, 1).astype(np.float32)
-    found = matching.match(record_of(case), channels.listen(heard))
+    found = matching.match(record_of(case), channels.levels_of(heard))
     row: Row = {"decision": found.decision, "agreement": found.agreement}
     return row | {"holds": judge(case, heard, case.secret, search=False)["holds"]}
 
@@ -201,7 +202,7 @@ def without(marked: Clip, gains: npt.NDArray[np.float64]) -> Clip:
 def cost(case: Case, face: Row) -> Row:  # noqa: ARG001
     """Measure the quality of the marked recording with its seal and without."""
     whose: Any = {"key": case.secret.key, "payload": case.secret.payload}
-    bare = marker_of(case).mark(case.host, case.method.rate, **whose, seal=False).samples
+    bare = marker_of(case).embed(case.host, case.method.rate, **whose, seal=False, check=False)
     row: Row = {}
     for which, heard in (("", case.marked), ("_unsealed", bare)):
         scores = metrics.scores(case.host, heard, case.method.rate)

@@ -19,6 +19,7 @@ from keybound.benchmark.measure.protocol import secret_of
 from keybound.benchmark.measure.rows import Row
 from keybound.benchmark.peers import METHODS, available
 from keybound.watermark import files
+from keybound.watermark.stream import EmbedOptions
 from keybound.watermark.watermarker import Watermarker
 
 VERBS = ("embed", "detect")
@@ -81,10 +82,9 @@ def _file_jobs(seconds: float, place: Path) -> tuple[Callable[[], Any], Callable
     rng = np.random.default_rng(0)
     samples = 0.1 * rng.standard_normal(round(seconds * RATE), dtype=np.float32)
     soundfile.write(host, samples, RATE, subtype="PCM_16")
-    how: Any = {"key": secret.key, "payload": secret.payload, "replace": True}
-    how["position"] = secret.position
+    options = EmbedOptions(secret.key, secret.payload, position=secret.position)
     return (
-        lambda: files.mark(marker, host, out, **how),
+        lambda: files.embed(marker, host, out, options, check=False, replace=True),
         lambda: files.detect(marker, host),
     )
 
