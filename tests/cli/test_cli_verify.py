@@ -298,12 +298,3 @@ def test_detect_for_machines(run: Run, marked: Path, marker: Watermarker) -> Non
     assert whole["frame_s"] == 0.02
     np.testing.assert_allclose(whole["frame_presence"], found.frame_presence, atol=1e-6)
     np.testing.assert_allclose(whole["frame_logits"], found.frame_logits, atol=1e-4)
-
-
-def test_detect_draws_where_the_mark_is(run: Run, refused: Run, host: Path, marked: Path) -> None:
-    for name in ("spans.svg", "spans.png"):
-        assert run("detect", marked, "--plot", name).code == 0
-        assert Path(name).stat().st_size > 2_000
-    assert "marked in 1 span" in Path("spans.svg").read_text()
-    assert run("detect", host, "--plot", "none.svg").code == 1
-    assert "does not end in the name of a picture" in refused("detect", marked, "--plot", "a.x").err
