@@ -1,4 +1,4 @@
-"""The command line reads marks: verdicts for people and machines, parties, and where a mark is."""
+"""The command line verifies and detects: verdicts for people and machines, parties, spans."""
 
 import json
 import re
@@ -291,8 +291,7 @@ def test_detect_for_machines(run: Run, marked: Path, marker: Watermarker) -> Non
         "channel", "channels_tried",
     }  # fmt: skip
     assert plain["present"] is True
-    heard = recordings.read(marked)
-    found = marker.detect(heard.samples, heard.sample_rate)
+    found = marker.detect(recordings.read(marked).samples, RATE)
     assert plain["presence"] == pytest.approx(found.presence)
     whole = run("detect", marked, "--json", "--frames").json
     assert whole["frame_s"] == 0.02
