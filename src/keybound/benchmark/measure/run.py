@@ -7,7 +7,7 @@ recording, and the jobs are spread over processes that each have the method and 
 import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -168,33 +168,40 @@ def one_core() -> Iterator[None]:
             os.environ |= {} if value is None else {name: value}
 
 
-def spread(plan: Plan, jobs: Sequence[Job], workers: int) -> Iterator[list[Row]]:
-    """Measure jobs in as many processes, 0 for one a core, in order of finishing."""
+def batches(
+    plan: Plan, rows: Iterable[Row], progress: Progress, workers: int
+) -> Iterator[list[Row]]:
+    """Measure what is missing from rows, in some processes, 0 for one a core.
+
+    Gives the rows of each recording, in order of finishing.
+    """
+    method = plan.make()
+    jobs = jobs_of(method, plan, hosts_of(method, plan), rows)
+    if not jobs:
+        return
     workers = min(workers or os.cpu_count() or 1, len(jobs))
-    with one_core():
-        if workers == 1:
-            _start(plan)
-            yield from map(_work, jobs)
-        elif workers > 1:
+    with one_core(), ExitStack() as stack:
+        if workers > 1:
             # Fresh processes: a fork would share the threads of ONNX Runtime and torch, and hang.
-            with multiprocessing.get_context("spawn").Pool(workers, _start, (plan,)) as pool:
-                yield from pool.imap_unordered(_work, jobs)
+            fresh = multiprocessing.get_context("spawn")
+            pool = stack.enter_context(fresh.Pool(workers, _start, (plan,)))
+            found: Iterable[list[Row]] = pool.imap_unordered(_work, jobs)
+        else:
+            _start(plan)
+            found = map(_work, jobs)
+        for number, batch in enumerate(found, start=1):
+            yield batch
+            progress(number, len(jobs))
 
 
 def run(plan: Plan, path: Path, *, progress: Progress, workers: int = 0) -> int:
     """Measure what is missing from the rows at `path` and append it; return how many rows came."""
-    method = plan.make()
-    jobs = jobs_of(method, plan, hosts_of(method, plan), read_rows(path))
-    return add(path, spread(plan, jobs, workers), len(jobs), progress)
+    return add(path, batches(plan, read_rows(path), progress, workers))
 
 
 def collect(plan: Plan, *, progress: Progress = lambda *_: None, workers: int = 0) -> Iterator[Row]:
-    """Measure a plan and give its rows in order of finishing, kept nowhere."""
-    method = plan.make()
-    jobs = jobs_of(method, plan, hosts_of(method, plan))
-    for number, rows in enumerate(spread(plan, jobs, workers), start=1):
-        yield from rows
-        progress(number, len(jobs))
+    """Measure a plan and return its rows in order of finishing, kept nowhere."""
+    return (row for batch in batches(plan, (), progress, workers) for row in batch)
 
 
 def begin(plan: Plan, path: Path) -> tuple[Plan, int]:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from keybound.benchmark.measure.samples import Sample
 from keybound.benchmark.report import layout, paper
 from keybound.benchmark.report.grid import noted, rate_of_alarms, stacked
 from keybound.benchmark.report.labels import label, paper_name, titled
 from keybound.benchmark.report.layout import Cell, Column, Table
-from keybound.benchmark.report.summaries import CLEAN, NOMINAL, SECOND, SHIPPED, Evidence, Sample
+from keybound.benchmark.report.summaries import CLEAN, NOMINAL, SECOND, SHIPPED, Evidence
 
 THEIRS = "KeyBound, paper"  # the group of the published figures of KeyBound
 Line = tuple[str, str]  # a method, "" where every column has its own, and an attack

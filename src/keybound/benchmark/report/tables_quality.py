@@ -2,11 +2,12 @@
 
 from typing import Any
 
+from keybound.benchmark.measure.samples import Mean, Rate, Sample
 from keybound.benchmark.report import columns, layout, paper
 from keybound.benchmark.report.grid import Rows, grid
 from keybound.benchmark.report.labels import PUBLISHED, counted, label, titled
 from keybound.benchmark.report.layout import BLANK, EMPTY, Cell, Table, between, published
-from keybound.benchmark.report.summaries import Evidence, Mean, Rate, Sample, total_left_out
+from keybound.benchmark.report.summaries import Evidence, total_left_out
 
 LABELS = {"pesq": "PESQ", "stoi": "STOI", "snr_db": "SNR", "si_snr_db": "SI-SNR"}
 BESIDE = "audioseal"  # whose speed is the measure of the others

@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from keybound.benchmark.measure.samples import Sample
 from keybound.benchmark.report import paper
 from keybound.benchmark.report.grid import Rows, grid, rate_of_alarms, stacked
 from keybound.benchmark.report.labels import PUBLISHED, label, thresholds, titled
 from keybound.benchmark.report.layout import BLANK, Table, between, not_run
-from keybound.benchmark.report.summaries import CLEAN, SHIPPED, Evidence, Sample, natural
+from keybound.benchmark.report.summaries import CLEAN, SHIPPED, Evidence, natural
 
 NETWORKS = {"unet": "U-net on the waveform (the paper's)", "gains": "network that predicts gains"}
 COPIED = {
