@@ -1,23 +1,17 @@
-"""The verbs of `keybound bench`: measure a watermark, and make tables and a report.
-
-The rooms of the benchmark are imported inside the verb.
-"""
+"""The verbs of `keybound bench`. The rooms of the benchmark are imported inside the verb."""
 
 import dataclasses
 import json
 import os
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from keybound.cli.lab import torch_room
 from keybound.cli.terminal import as_json, options, progress_bar, say
 from keybound.errors import KeyBoundError, missing
-
-if TYPE_CHECKING:
-    from keybound.benchmark.measure.plan import Plan
 
 PARTS = ("seal", "remover", "average", "forgery", "copy", "quality", "null")  # of sealed evidence
 
@@ -50,15 +44,19 @@ attack_names = click.option(
 )
 
 
-def _need_meters() -> None:
-    """Raise an error that names the extra, before any work, where PESQ or STOI is absent."""
+def _rooms() -> tuple[Any, Any]:
+    """Return the modules of methods and plans; raise an error where PESQ or STOI is absent."""
     for name in ("pesq", "pystoi"):
         if find_spec(name) is None:
             raise missing(name, "bench")
+    from keybound.benchmark import peers
+    from keybound.benchmark.measure import plans
+
+    return peers, plans
 
 
-def _measure(plans: "list[Plan]", rows: Path, workers: int) -> None:
-    """Measure what is missing from the rows, and print how many rows came."""
+def _measure(plans: list[Any], rows: Path, workers: int) -> None:
+    """Measure what is missing from the rows, and say how many rows came."""
     from keybound.benchmark.measure import run
 
     first, made = run.begin(plans[0], rows)
@@ -75,8 +73,8 @@ def _print(
     from keybound.benchmark.measure import run
     from keybound.benchmark.measure.plan import Plan
 
-    make, attacks = peers.chosen("keybound", model), how.pop("attacks") or room.ATTACKS
-    plan = Plan(make, speech, (suite,), attacks, **how)
+    attacks = how.pop("attacks") or room.ATTACKS
+    plan = Plan(peers.chosen("keybound", model), speech, (suite,), attacks, **how)
     rows = run.collect(plan, progress=progress_bar("measuring"), workers=workers)
     click.echo(room.table(list(rows)))
 
@@ -108,10 +106,7 @@ def bench_run(
     Rows that are already there are not measured again. Those of a --set have a table of their own.
     Needs the extra bench: pip install 'keybound[bench]'
     """
-    _need_meters()
-    from keybound.benchmark import peers
-    from keybound.benchmark.measure import plans
-
+    peers, plans = _rooms()
     _measure(plans.of_suites(peers.chosen(method, model), suites, **how), rows, workers)
 
 
@@ -137,10 +132,7 @@ def bench_seals(rows: Path, model: str | None, rolling: bool, workers: int, **ho
     Recordings of one speaker are joined to pieces of 3, 10 and 30 s. Rows that are already there
     are not measured again. Needs the extra bench: pip install 'keybound[bench]'
     """
-    _need_meters()
-    from keybound.benchmark import peers
-    from keybound.benchmark.measure import plans
-
+    peers, plans = _rooms()
     make = peers.chosen("keybound", model, rolling=rolling)
     _measure([plans.of_seals(make, **how)], rows, workers)
 
@@ -167,9 +159,9 @@ def bench_remove(
     Needs torch: pip install 'keybound[train]'
     """
     torch_room("torch")
-    from keybound.benchmark import peers
-    from keybound.benchmark.measure import plans, removal
+    from keybound.benchmark.measure import removal
 
+    peers, plans = _rooms()
     make = peers.chosen(method, model)
     removal.train(make(), networks, say=say, **how)
     _measure([plans.of_removers(make, speech, networks)], rows, workers)

@@ -14,7 +14,7 @@ Rows = list[Any]  # of headings, which are strings, and of tuples: a name and va
 
 
 def grid(caption: str, heads: str, rows: Iterable[Any], *notes: str) -> Table | None:
-    """Return a table of values; `heads` has a line for each column: GROUP: LABEL | HELP | FORM.
+    """Return a table of values; `heads` has lines of columns: GROUP: LABEL; LABEL | HELP | FORM.
 
     A row is a heading, or its name and values, which the form of their column prints: a number of
     digits, behind it `@` and the digits that the paper printed, `<` where less is better, `p` for
@@ -24,9 +24,10 @@ def grid(caption: str, heads: str, rows: Iterable[Any], *notes: str) -> Table | 
     forms = []
     for head in heads.strip().splitlines():
         named, told, form = (*(part.strip() for part in head.split(" | ")), "")[:3]
-        group, _, text = named.rpartition(": ")
-        columns.append(Column(text, told, group, words=form == "words" or not columns))
-        forms.append(form)
+        group, _, labels = named.rpartition(": ")
+        for text in labels.split("; "):
+            columns.append(Column(text, told, group, words=form == "words" or not columns))
+            forms.append(form)
     made = [row if isinstance(row, str) else tuple(_cells(row, forms)) for row in rows]
     return noted(caption, columns, made, *notes)
 

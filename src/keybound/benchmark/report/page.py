@@ -8,29 +8,10 @@ import re
 from collections.abc import Sequence
 from html import escape
 
-from keybound.benchmark.report.figures import (
-    ALARM,
-    FAINT,
-    HEAT,
-    HOST,
-    INK,
-    MARK,
-    SOFT,
-    Picture,
-    svg,
-)
+from keybound.benchmark.report.figures import COLOURS, Picture, svg
 from keybound.benchmark.report.gallery import Exhibit
 from keybound.benchmark.report.layout import STANDS_IN, Cell, Column, Table, groups
 
-VARIABLES = {
-    INK: "--ink",
-    SOFT: "--soft",
-    FAINT: "--faint",
-    MARK: "--mark",
-    HOST: "--host",
-    ALARM: "--alarm",
-    HEAT: "--heat",
-}
 RAISED = {STANDS_IN: "E"}  # a mark that is raised already
 
 
@@ -143,15 +124,15 @@ def picture(item: Picture, *, folded: bool = False) -> str:
     return f'<article class="item" id="{item.name}"><h3>{words(item.title)}</h3>{inner}</article>'
 
 
-def inline(source: bytes, name: str, alt: str) -> str:
+def inline(source: bytes, slug: str, alt: str) -> str:
     """Make an SVG part of the page: its own ids, the page's colours, words for screen readers."""
     text = source.decode()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
-    text = re.sub(r'\bid="', f'id="{name}-', text)
-    text = re.sub(r'(xlink:href="#|url\(#)', rf"\g<1>{name}-", text)
-    for colour, variable in VARIABLES.items():
-        text = text.replace(colour, f"var({variable})")
+    text = re.sub(r'\bid="', f'id="{slug}-', text)
+    text = re.sub(r'(xlink:href="#|url\(#)', rf"\g<1>{slug}-", text)
+    for name, colour in COLOURS.items():
+        text = text.replace(colour, f"var(--{name})")
     width = re.search(r'viewBox="0 0 ([\d.]+)', text)
     size = f"--width: {float(width.group(1)) * 4 / 3:.0f}px" if width else ""
     root = f'<svg role="img" aria-label="{escape(alt)}" style="{size}"'

@@ -57,7 +57,6 @@ TABLES: dict[str, tuple[str, Callable[[Evidence], Table | None]]] = {
     "Speed": ("speed", quality.speed),
     "Not run": ("not-run", quality.missing),
 }
-FILES = ("tables.md", "tables.tex")
 PREAMBLE = """% Made from the rows by `keybound bench tables`: do not edit.
 % Needs booktabs, graphicx and amssymb."""
 

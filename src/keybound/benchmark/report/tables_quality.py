@@ -119,8 +119,7 @@ def intervals(e: Evidence) -> Table | None:
         ours: value | measured | 3
         ours: 95 % CI | {INTERVAL}
         ours: n | clips
-        paper: value | {PUBLISHED}
-        paper: 95 % CI | {PUBLISHED}""",
+        paper: value; 95 % CI | {PUBLISHED}""",
         rows if any(row[1] is not None for row in rows) else [],
     )
 

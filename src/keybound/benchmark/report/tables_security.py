@@ -80,10 +80,7 @@ def remover(e: Evidence) -> Table | None:
         ours: PESQ | {cleaned} | 2
         ours: STOI | {cleaned} | 3
         ours: SNR | {cleaned}, dB | 1
-        paper: DA | {PUBLISHED} | 2p
-        paper: BA | {PUBLISHED} | 2p
-        paper: PESQ | {PUBLISHED} | 2p
-        paper: STOI | {PUBLISHED} | 2p
+        paper: DA; BA; PESQ; STOI | {PUBLISHED} | 2p
         paper: SNR | {PUBLISHED} | 1p""",
         rows,
         thresholds(e, methods),
@@ -117,8 +114,7 @@ def host_binding(e: Evidence) -> Table | None:
         gain field: corr. | correlation of log |marked| / |host|, {pair} | 3@2<
         gain field: cosine | cosine of log |marked| / |host|, {pair} | 3@2<
         hosts | clips compared with each other
-        paper: corr. | {PUBLISHED} | 2p
-        paper: cosine | {PUBLISHED} | 2p""",
+        paper: corr.; cosine | {PUBLISHED} | 2p""",
         rows,
     )
 
