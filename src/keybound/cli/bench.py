@@ -243,8 +243,7 @@ def bench_speed(
     from keybound.benchmark.measure import speed
     from keybound.benchmark.measure.rows import add_missing
 
-    names = methods or speed.NAMES
-    found = [row for length_s in seconds for row in speed.measure(length_s, turns, names)]
+    found = [row for s in seconds for row in speed.measure(s, turns, methods or speed.NAMES)]
     click.echo("\n".join(map(json.dumps, found)) if as_json else speed.table(found))
     if rows:
         say(f"wrote {add_missing(rows, found)} rows to {rows}")

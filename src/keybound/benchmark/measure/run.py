@@ -101,15 +101,6 @@ def hosts_of(method: Method, plan: Plan) -> dict[Kind, Hosts]:
     return hosts
 
 
-def row_of(method: Method, plan: Plan, name: str, seconds: float, index: int, face: Row) -> Row:
-    """Begin a row with what names it."""
-    row: Row = {} if name == ATTACKS else {"suite": name}
-    row |= {"method": method.name, "version": method.version}
-    row |= {} if SUITES[name].whole else {"clip": index}
-    row |= {"seconds": seconds, "seed": plan.seed} | face
-    return row if plan.speech_set is None else row | {"speech": plan.speech_set}
-
-
 def jobs_of(
     method: Method, plan: Plan, hosts: dict[Kind, Hosts], rows: Iterable[Row] = ()
 ) -> list[Job]:
@@ -118,12 +109,16 @@ def jobs_of(
     jobs: dict[object, Job] = {}
     for name in plan.suites:
         suite = SUITES[name]
+        named: Row = {} if name == ATTACKS else {"suite": name}
+        named |= {"method": method.name, "version": method.version}
+        of_set = {} if plan.speech_set is None else {"speech": plan.speech_set}
         for kind, most in lengths_of(method, plan, name).items():
             there = len(hosts[kind].clips)
             count = min(-(-(there if most is None else most) // suite.takes), there)
             for index in range(1 if suite.whole else count):
+                clip = {} if suite.whole else {"clip": index}
                 for place, face in enumerate(suite.rows(plan, index)):
-                    row = row_of(method, plan, name, kind[1], index, face)
+                    row = named | clip | {"seconds": kind[1], "seed": plan.seed} | face | of_set
                     if identity(row) not in done:
                         key = (name, place) if suite.whole else (kind, index)
                         jobs.setdefault(key, Job(kind, index, [])).rows.append(row)
@@ -210,15 +205,11 @@ def begin(plan: Plan, path: Path) -> tuple[Plan, int]:
     Returns the plan without those attacks, and how many rows were written.
     """
     method = plan.make()
-    absent = {name: why for name in plan.attacks if (why := missing(name)) is not None}
-    reasons = ({"method": method.name, "attack": n, "reason": why} for n, why in absent.items())
+    reasons = {name: [available(part) for part in name.split("+")] for name in plan.attacks}
+    absent = {name: next(filter(None, whys)) for name, whys in reasons.items() if any(whys)}
+    rows = ({"method": method.name, "attack": n, "reason": why} for n, why in absent.items())
     here = tuple(name for name in plan.attacks if name not in absent)
-    return replace(plan, attacks=here), add_missing(path, [facts_of(method), *reasons])
-
-
-def missing(name: str) -> str | None:
-    """Return why an attack, or a part of a chain, cannot run here; None where it can."""
-    return next((why for part in name.split("+") if (why := available(part))), None)
+    return replace(plan, attacks=here), add_missing(path, [facts_of(method), *rows])
 
 
 def facts_of(method: Method) -> Row:

@@ -99,11 +99,9 @@ def average(case: Case, face: Row) -> Row:
 def known_payload(case: Case, face: Row) -> Row:  # noqa: ARG001
     """Forge a payload of the attacker's choice from one recording whose payload is known.
 
-    Anyone reads the code with the public detector. Code XOR known payload is the victim's mask,
-    wrong in as many bits (`mask_errors`) as the code was read wrong. With the mask the attacker
-    knows the code of any payload and has the public embedder put it on another host; the victim's
-    own key then verifies it. This is outside the paper's single-sample claim, and true of every
-    mask that is used twice; a nonce for each recording ends it, and only it.
+    The public detector reads the code. Code XOR known payload is the victim's mask, wrong in as
+    many bits (`mask_errors`) as the code was read wrong, and gives the code of any payload for
+    another host. True of every mask that is used twice; a nonce for each recording ends it.
     """
     row, method, reading = elsewhere(case), case.method, case.reading
     chosen = next(fresh(case, "known payload"))
@@ -117,8 +115,7 @@ def known_payload(case: Case, face: Row) -> Row:  # noqa: ARG001
 def replay(case: Case, face: Row) -> Row:  # noqa: ARG001
     """Put the code as it was read on another host: attribution without knowing anything.
 
-    Weaker than `known_payload` in what it says (the same payload) and stronger in what it needs
-    (nothing but the recording). Nonces do not end it unless the verifier ties them to the host.
+    It needs the recording alone. Nonces do not end it unless the verifier ties them to the host.
     """
     row, method, reading = elsewhere(case), case.method, case.reading
     own = next(fresh(case, "replay")).key
@@ -167,8 +164,7 @@ def similarity(vectors: Sequence[npt.NDArray[Any]]) -> Row:
 def mark_code(method: Method, host: Clip, code: int, own: Key, reading: Reading) -> Clip:
     """Mark a host with a code instead of a payload, by the public interface and one's own key.
 
-    The embedder takes a payload and XORs it with the key's mask. The mask of one's own key shows
-    in any reading, decoded with that key and without one, and XORed into the code it cancels.
+    The mask of that key, which any reading shows, is XORed into the code and cancels.
     """
     return method.embed(host, Secret(own, code ^ _mask(method, reading, own)))
 

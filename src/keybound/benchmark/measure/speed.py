@@ -51,7 +51,7 @@ def measure(seconds: float = 10.0, turns: int = 9, names: Iterable[str] = NAMES)
                 method = METHODS[name]() if trained else METHODS[name](trained=False)
                 length_s = max(seconds, method.seconds)
                 jobs += _jobs(method, length_s)
-            row = {"suite": "speed", "method": name, "seconds": length_s, "trained": trained}
+            row: Row = {"suite": "speed", "method": name, "seconds": length_s, "trained": trained}
             rows += [row | {"verb": verb} for verb in VERBS]
         for row, spent in zip(rows, _times(jobs, turns), strict=True):
             row["times_real_time"] = round(row["seconds"] / min(spent), 2)

@@ -43,7 +43,7 @@ COLUMNS = 5  # of small panels
 DASHES = ((0, ()), (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
 BINS = 30  # of a histogram
 FEW_CHAINS, MOST_PANELS = 12, 60  # more would drown the rest; the tables have them all
-REMOVERS = {"unet": "U-net on the waveform", "gains": "network that predicts gains"}
+NETWORKS = {"unet": "U-net on the waveform", "gains": "network that predicts gains"}
 LOWEST_RATE = 1e-3  # where the logarithmic axis of a ROC curve begins
 
 
@@ -239,7 +239,7 @@ def remover(e: Evidence, method: str = "keybound") -> Picture | None:
             axes.plot(*zip(*known, strict=True), color=MARK, ls=dash, lw=1.9, marker="o", ms=4)
         axes.set(ylim=(0, 1.03), xlim=(-0.15, len(budgets) - 0.8))
         axes.set_xticks(range(len(budgets)), [f"{budget // 1000}k" for budget in budgets])
-        axes.set_title(REMOVERS.get(network, network))
+        axes.set_title(NETWORKS.get(network, network))
         axes.set_xlabel("training steps of the remover")
         axes.grid(axis="y")
         last = da[-1] if da and da[-1] is not None else float("nan")

@@ -20,7 +20,7 @@ NOTES = {
 
 
 def notes_for(rows: Sequence[tuple[Cell, ...] | str], *more: str) -> tuple[str, ...]:
-    """Explain the marks that occur, and nothing else."""
+    """Return notes that explain the marks that occur."""
     cells = [cell for row in rows if not isinstance(row, str) for cell in row]
     seen = {cell.mark for cell in cells} | {cell.text for cell in cells}
     return (*(note for mark, note in NOTES.items() if mark in seen), *more)
@@ -58,7 +58,7 @@ def paper_name(attack: str) -> str:
 
 
 def in_order(attacks: Iterable[str]) -> list[str]:
-    """Sort attacks: the paper's in its order, then the rest by name."""
+    """Return attacks in order: the paper's in its order, then the rest by name."""
     rank = {attack: place for place, attack in enumerate(paper.ATTACKS)}
     return sorted(attacks, key=lambda attack: (rank.get(attack, len(rank)), natural(attack)))
 

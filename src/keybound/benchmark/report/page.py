@@ -16,13 +16,13 @@ RAISED = {STANDS_IN: "E"}  # a mark that is raised already
 
 
 def words(text: str) -> str:
-    """Escape text, set the subscript of the rule's name and keep numbers with their units."""
+    """Return escaped text, the rule's name with its subscript, numbers beside their units."""
     joined = re.sub(r"(?<=\d) (?=(dB|kbps|kHz|Hz|bit|s)\b|%)", "\u00a0", text)
     return escape(joined).replace("V_A", "V<sub>A</sub>").replace("SI-SNR", "SI\u2011SNR")
 
 
 def table(item: Table) -> str:
-    """Write a table with its caption, notes and the help of its columns."""
+    """Return a table with its caption, notes and the help of its columns."""
     body = "".join(_bodies(item))
     head = _head(item.columns)
     notes = "".join(f"<li>{words(note)}</li>" for note in item.notes)
@@ -114,7 +114,7 @@ def _help(columns: Sequence[Column]) -> str:
 
 
 def picture(item: Picture, *, folded: bool = False) -> str:
-    """Write a figure with its caption, folded away where it is one of many."""
+    """Return a figure with its caption, folded away where it is one of many."""
     drawing = inline(svg(item.figure, item.name), item.name, item.alt)
     caption = f"<figcaption>{words(item.caption)}</figcaption>"
     inner = f'<figure>{caption}<div class="scroll" tabindex="0">{drawing}</div></figure>'
@@ -125,7 +125,7 @@ def picture(item: Picture, *, folded: bool = False) -> str:
 
 
 def inline(source: bytes, slug: str, alt: str) -> str:
-    """Make an SVG part of the page: its own ids, the page's colours, words for screen readers."""
+    """Return an SVG for the page: with ids of its own, the page's colours, words for readers."""
     text = source.decode()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
@@ -142,7 +142,7 @@ def inline(source: bytes, slug: str, alt: str) -> str:
 
 
 def clip(item: Exhibit) -> str:
-    """Write a clip: its spectrogram and a player."""
+    """Return a clip: its spectrogram and a player."""
     slug = "clip-" + re.sub(r"[^a-z0-9]+", "-", item.name.lower()).strip("-")
     alt = f"Spectrogram of {item.name}, {item.seconds:.1f} seconds"
     drawing = inline(svg(item.figure, slug), slug, alt)
