@@ -64,10 +64,9 @@ def keybound(
     card = marker.card
 
     def embed(clip: Clip, secret: Secret) -> Clip:
-        how: Any = {"key": secret.key, "payload": secret.payload, "seal": seal}
-        how |= {"position": secret.position} if seal else {}
-        how |= {"rolling": True} if rolling else {}
-        marked: Clip = marker.mark(clip, card.rate, **how).samples
+        how: Any = {"seal": seal, "position": secret.position if seal else None}
+        own: Any = {"key": secret.key, "payload": secret.payload, "rolling": rolling}
+        marked: Clip = marker.mark(clip, card.rate, **own, **how).samples
         return marked
 
     def read(clip: Clip) -> Reading:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from keybound.attacks import available
 from keybound.benchmark.measure.negatives import attacked
 from keybound.benchmark.measure.plan import Case, Plan
-from keybound.benchmark.measure.protocol import Clip, whole_recordings
+from keybound.benchmark.measure.protocol import Clip
 from keybound.benchmark.measure.rows import Row
 from keybound.model.detection import Tail
 from keybound.watermark.watermarker import Watermarker
@@ -61,7 +61,7 @@ def measure(marker: Watermarker, speech: Path, attacks: Sequence[str]) -> list[N
 
 def joined_speech(speech: Path, name: str, rate: int, seed: int) -> Clip:
     """Join the recordings of a folder, each attacked."""
-    return np.concatenate(list(attacked(whole_recordings(speech, rate), name, rate, seed)))
+    return np.concatenate(list(attacked(speech, name, rate, seed)))
 
 
 def false_alarms(case: Case, face: Row) -> Row:

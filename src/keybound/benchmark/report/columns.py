@@ -146,7 +146,8 @@ def attack_table(
     def cells(line: Any) -> Any:
         if isinstance(line, str) or isinstance(line[0], Cell):
             return line
-        return (layout.name(label(line[1])), *(c for block in blocks for c in block.cells(*line)))
+        name = Cell(label(line[1]), kind="name")
+        return (name, *(c for block in blocks for c in block.cells(*line)))
 
     told = "what happened to the clip between marking and reading"
     columns = [Column(first, told, words=True), *(c for block in blocks for c in block.columns)]

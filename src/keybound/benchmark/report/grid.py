@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from keybound.benchmark.report import layout
-from keybound.benchmark.report.labels import TOO_MANY, notes_for, titled
+from keybound.benchmark.report.labels import NOTES, TOO_MANY, titled
 from keybound.benchmark.report.layout import Cell, Column, Table
 
 Rows = list[Any]  # of headings, which are strings, and of tuples: a name and values
@@ -33,7 +33,7 @@ def grid(caption: str, heads: str, rows: Iterable[Any], *notes: str) -> Table | 
 
 
 def _cells(row: Sequence[Any], forms: Sequence[str]) -> Iterator[Cell]:
-    yield layout.name(row[0])
+    yield Cell(row[0], kind="name")
     for value, form in zip(row[1:], forms[1:], strict=False):  # a cell may span several columns
         digits, _, printed = form.rstrip("p<").partition("@")
         kind = "published" if form.endswith("p") else ""
@@ -54,9 +54,12 @@ def noted(
     caption: str, columns: Sequence[Column], rows: Sequence[Any], *notes: str
 ) -> Table | None:
     """Return a table with the notes that its marks need; None where it has headings alone."""
-    if all(isinstance(row, str) for row in rows):
+    cells = [cell for row in rows if not isinstance(row, str) for cell in row]
+    if not cells:
         return None
-    return Table("", "", caption, tuple(columns), tuple(rows), notes_for(rows, *notes))
+    seen = {cell.mark for cell in cells} | {cell.text for cell in cells}
+    needed = (note for mark, note in NOTES.items() if mark in seen)
+    return Table("", "", caption, tuple(columns), tuple(rows), (*needed, *notes))
 
 
 def rate_of_alarms(value: float | None, digits: int = 3) -> Cell:

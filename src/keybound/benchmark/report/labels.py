@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from keybound.benchmark.report import paper
-from keybound.benchmark.report.layout import BEHIND, BELOW, EMPTY, OVER, STANDS_IN, Cell
+from keybound.benchmark.report.layout import BEHIND, BELOW, EMPTY, OVER, STANDS_IN
 from keybound.benchmark.report.summaries import CLEAN, NOMINAL, SHIPPED, Evidence, natural
 
 PUBLISHED = "as the paper published it, not measured by us"
@@ -17,13 +17,6 @@ NOTES = {
     BELOW: f"{BELOW} more than {FAR:g} below the figure on the test clips, as both are printed.",
     STANDS_IN: f"{STANDS_IN} the paper's figure under EnCodec 6 kbps.",
 }
-
-
-def notes_for(rows: Sequence[tuple[Cell, ...] | str], *more: str) -> tuple[str, ...]:
-    """Return notes that explain the marks that occur."""
-    cells = [cell for row in rows if not isinstance(row, str) for cell in row]
-    seen = {cell.mark for cell in cells} | {cell.text for cell in cells}
-    return (*(note for mark, note in NOTES.items() if mark in seen), *more)
 
 
 def titled(method: str) -> str:
@@ -45,11 +38,6 @@ def label(attack: str) -> str:
     if "+" in attack:
         return " → ".join(known.get(a, a).partition(",")[0] for a in attack.split("+"))
     return known.get(attack, attack)
-
-
-def short(attack: str) -> str:
-    """Return the printed name of an attack without its parameters."""
-    return label(attack).partition(" (")[0]
 
 
 def paper_name(attack: str) -> str:

@@ -121,11 +121,6 @@ def published(value: float | None, digits: int = 3, mark: str = "") -> Cell:
     return figure(value, digits, kind="published", mark=mark)
 
 
-def name(text: str) -> Cell:
-    """Return the cell of the name of a row."""
-    return Cell(text, kind="name")
-
-
 def not_run(reason: str, span: int = 1) -> Cell:
     """Return the cell that says why there are no figures."""
     return Cell(f"not run: {reason}", kind="absent", span=span)

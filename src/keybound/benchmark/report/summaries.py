@@ -3,7 +3,6 @@
 Nothing here prints, draws or knows the paper's figures.
 """
 
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -45,7 +44,8 @@ class Evidence:
     def study(self, prefix: str) -> tuple[str, ...]:
         """Return the methods of a study: by number where they have one, baseline first."""
         found = {m for m, _, _ in self.clips} | {m for _, m in self.suites}
-        return tuple(sorted((m for m in found if m.startswith(prefix)), key=_study_order))
+        own = (method for method in found if method.startswith(prefix))
+        return tuple(sorted(own, key=lambda m: (not m.endswith("/baseline"), natural(m))))
 
     def attacks(self, method: str, seconds: float | None = SECOND) -> tuple[str, ...]:
         """Return the attacks that a method was measured under, noise-5 before noise-10."""
@@ -148,14 +148,6 @@ def natural(name: str) -> list[tuple[bool, float, str]]:
     """Return a key that sorts the numbers in names by their size."""
     parts = re.split(r"(\d+(?:\.\d+)?)", name)
     return [(i % 2 == 1, float(p) if i % 2 else 0.0, p) for i, p in enumerate(parts)]
-
-
-def _study_order(method: str) -> tuple[bool, float, str]:
-    rest = method.partition("/")[2]
-    try:
-        return (False, float(rest.partition("-")[0]), rest)
-    except ValueError:
-        return (rest != "baseline", math.inf, rest)
 
 
 def total_left_out(means: Mapping[str, Mean]) -> str:
