@@ -66,7 +66,7 @@ def main(output: str, pace: float = 1.0) -> None:
         detector.analysis(),
         key=key,
         payload=PAYLOAD,
-        places=keybound.Places((embedder.position,)),
+        search=keybound.SealSearch((embedder.position,)),
     )
     print(f"{verdict.grade}: {verdict.words}")
 

@@ -97,12 +97,10 @@ def run(
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, marker: Watermarker) -> Path:
-    """An empty folder to work in, with a registry of its own; the shipped weights load once."""
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in, with a registry of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KEYBOUND_REGISTRY", str(tmp_path / "registry.sqlite"))
-    load = main.load
-    monkeypatch.setattr(main, "load", lambda model: load(model) if model else marker)
     return tmp_path
 
 
@@ -160,7 +158,7 @@ def party(tmp_path: Path) -> Party:
     created = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
     key_file = tmp_path / "alice.key"
     KEY.write(key_file)
-    return Party("alice", PAYLOAD, 16, 2, key_file, KEY.fingerprint, created)
+    return Party("alice", PAYLOAD, 16, 2, key_file, KEY.id, created)
 
 
 @pytest.fixture(scope="module")

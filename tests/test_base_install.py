@@ -2,12 +2,17 @@
 
 import subprocess
 import sys
+import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from keybound.demo import SPEECH
 
+ROOT = Path(__file__).resolve().parents[1]
+VENV_MB = 30  # pip and setuptools, which every environment has
 ABSENT = ("scipy", "matplotlib", "torch", "pesq", "pystoi", "pyarrow", "ray", "cryptography")
 
 
@@ -26,6 +31,46 @@ def test_importing_loads_what_the_interface_needs_and_no_more() -> None:
     program = "import keybound; print(sorted({'click', 'rich', 'onnxruntime'} & set(sys.modules)))"
     done = without_extras(program)
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_importing_takes_less_cpu_time_than_numpy_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "")  # as installed: compiled once
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path))
+    program = """
+from time import process_time
+start = process_time()
+import numpy
+half = process_time()
+import keybound
+print(half - start, process_time() - half)
+"""
+    runs = [list(map(float, without_extras(program).stdout.split())) for _ in range(4)]
+    numpys, ours = (min(times) for times in zip(*runs, strict=True))
+    assert ours < numpys
+
+
+def base_packages() -> set[str]:
+    """Return the packages that `pip install .` brings, with all that these need."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted, found = list(settings["project"]["dependencies"]), set()
+    while wanted:
+        one = Requirement(wanted.pop())
+        if one.name not in found and (one.marker is None or one.marker.evaluate({"extra": ""})):
+            found.add(one.name)
+            wanted += metadata.requires(one.name) or []
+    return found
+
+
+def test_the_base_install_holds_no_package_of_an_extra_and_stays_below_220_mb() -> None:
+    packages = base_packages()
+    assert {"numpy", "soundfile", "soxr", "onnxruntime", "click", "rich"} <= packages
+    assert not packages & set(ABSENT)
+    files = [Path(str(file.locate())) for name in packages for file in metadata.files(name) or []]
+    files += [path for path in (ROOT / "src").rglob("*") if "__pycache__" not in path.parts]
+    size_mb = sum(path.stat().st_size for path in files if path.is_file()) / 2**20
+    assert 100 < size_mb + VENV_MB < 220
 
 
 def test_a_recording_is_embedded_detected_and_verified(tmp_path: Path) -> None:

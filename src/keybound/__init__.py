@@ -22,19 +22,13 @@ from keybound.errors import (
 )
 from keybound.provenance.origin import Origin
 from keybound.provenance.registry import Party, Registry
-from keybound.seal.search import Places, Sealed
+from keybound.seal.search import Sealed, SealSearch
 from keybound.types import Analysis, Detection, Mark, Span
+from keybound.watermark.functions import detect, embed, embed_with_position, verify
 from keybound.watermark.grader import Grader
-from keybound.watermark.stream import StreamDetector, StreamEmbedder
+from keybound.watermark.stream import EmbedOptions, StreamDetector, StreamEmbedder
 from keybound.watermark.verdict import Verdict
-from keybound.watermark.watermarker import (
-    Marked,
-    MarkWarning,
-    Watermarker,
-    detect,
-    embed,
-    verify,
-)
+from keybound.watermark.watermarker import Marked, MarkWarning, Watermarker
 
 __version__ = "0.2.0"
 
@@ -45,6 +39,7 @@ __all__ = [
     "CodeError",
     "CorpusError",
     "Detection",
+    "EmbedOptions",
     "Grader",
     "Key",
     "KeyBoundError",
@@ -57,11 +52,11 @@ __all__ = [
     "NotGenuineError",
     "Origin",
     "Party",
-    "Places",
     "RecipeError",
     "RecordError",
     "Registry",
     "RegistryError",
+    "SealSearch",
     "Sealed",
     "Span",
     "StreamDetector",
@@ -70,6 +65,7 @@ __all__ = [
     "Watermarker",
     "detect",
     "embed",
+    "embed_with_position",
     "position_nonce",
     "verify",
 ]

@@ -1,6 +1,6 @@
 """The errors KeyBound raises. Each is one lower-case line, with a hint where there is one.
 
-A caller may catch `KeyBoundError` alone; the children say which room refused.
+A caller may catch `KeyBoundError` alone; its subclasses tell which room raised it.
 """
 
 DEBUG = "KEYBOUND_DEBUG"  # the environment variable that asks for tracebacks
@@ -17,7 +17,7 @@ EXTRAS = {  # which brings a package that the base install does not hold
 
 
 class KeyBoundError(Exception):
-    """Anything KeyBound refuses to do: `message` says what, `hint` what may help."""
+    """Any error of KeyBound: `message` says what is wrong, `hint` what may help."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)

@@ -1,6 +1,6 @@
 """Outputs: files that appear whole or not at all.
 
-A file is made in a stage beside its place (`stages`) and is then linked or renamed to its name.
+A file is made in a stage in its own folder (`stages`) and is then linked or renamed to its name.
 Every output of the package goes through here, so that one place decides what may be replaced, with
 which mode, and what is said where a file cannot be written. Standard library only.
 """
@@ -50,7 +50,7 @@ class Part:
         return self.path.parent
 
     def publish(self) -> None:
-        """Let the part appear as its output, in one step.
+        """Publish the part as its output, in one step.
 
         Without `replace` exactly one of several programs that want the name gets it.
         """
@@ -68,7 +68,7 @@ class Part:
             raise unwritable(self.output, error, self.kind) from error
 
     def link(self) -> None:
-        """Publish without replacing; raise FileExistsError where somebody has the name."""
+        """Publish without replacing; raise FileExistsError where the name is taken."""
         self._finish()
         _link(self.path, self.output)
         _sync_folder(self.output.parent)
@@ -94,7 +94,7 @@ def staged(
     kind: Kind = AudioError,
     exists_hint: str = FORCE_HINT,
 ) -> Iterator[Part]:
-    """Give a part to write to and to publish; what is not published vanishes.
+    """Yield a part to write to and to publish; what is not published is removed.
 
     `mode` is that of the output; if None, what the process gives to new files. A message that names
     the part names its output in place of it.
@@ -120,7 +120,7 @@ def writing(
     kind: Kind = AudioError,
     exists_hint: str = FORCE_HINT,
 ) -> Iterator[Path]:
-    """Give the path of a part that is published if nothing is raised: see `staged`."""
+    """Yield the path of a part that is published if nothing is raised: see `staged`."""
     with staged(output, replace=replace, mode=mode, kind=kind, exists_hint=exists_hint) as part:
         yield part.path
         part.publish()
@@ -128,7 +128,7 @@ def writing(
 
 @contextlib.contextmanager
 def adopted(path: Path, output: Path, *, replace: bool, kind: Kind = AudioError) -> Iterator[Part]:
-    """Give a part that another process handed over, to be published here."""
+    """Yield a part that another process handed over, to be published here."""
     with stages.taken(path.parent), _named(path, output):
         mode = mode_of(path)
         if mode is None:
@@ -138,7 +138,7 @@ def adopted(path: Path, output: Path, *, replace: bool, kind: Kind = AudioError)
 
 @contextlib.contextmanager
 def _named(part: Path, output: Path) -> Iterator[None]:
-    """Let messages name the output where they name the part, which tells a user nothing."""
+    """Replace the name of the part by that of its output in error messages."""
     try:
         yield
     except KeyBoundError as error:
@@ -186,9 +186,9 @@ def mode_of(path: str | os.PathLike[str]) -> int | None:
 def unwritable(
     path: str | os.PathLike[str], error: Exception, kind: Kind = AudioError
 ) -> KeyBoundError:
-    """Make the error that says why a file cannot be written. A full disk is called full.
+    """Return the error that says why a file cannot be written; a full disk is named.
 
-    Libraries often do not say why a write failed: then the disk is asked.
+    Libraries often do not say why a write failed: then the disk is probed.
     """
     number, reason = getattr(error, "errno", None), getattr(error, "strerror", None)
     if isinstance(error, ValueError) and reason is None:
@@ -207,7 +207,7 @@ def _check_special(path: Path, kind: Kind) -> None:
 
 
 def _link(part: Path, output: Path) -> None:
-    """Give a file a name that nobody has; raise FileExistsError where somebody has it."""
+    """Give a file a new name; raise FileExistsError where the name is taken."""
     try:
         output.hardlink_to(part)
         return
@@ -223,7 +223,7 @@ def _link(part: Path, output: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Bring a file to the disk."""
+    """Flush a file to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -232,13 +232,13 @@ def _sync(path: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk, where the system can: the file is there already."""
+    """Flush the names in a folder to the disk, where the system can."""
     with contextlib.suppress(OSError):
         _sync(folder)
 
 
 def is_full(folder: Path) -> bool:
-    """Say whether a disk has no room for a block more."""
+    """Return whether a disk is full."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(bytes(PROBE_BYTES))

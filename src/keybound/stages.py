@@ -27,7 +27,7 @@ LOCK = "lock"
 
 @contextlib.contextmanager
 def stage(parent: Path, prefix: str = PREFIX) -> Iterator[Path]:
-    """Give a new folder that is locked inside and removed at the end (`hand_over` keeps it)."""
+    """Yield a new folder, locked inside and removed at the end unless it was handed over."""
     folder, lock = _claim(parent, prefix)
     try:
         yield folder
@@ -39,15 +39,15 @@ def stage(parent: Path, prefix: str = PREFIX) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def scratch() -> Iterator[Path]:
-    """Give a private folder in the temporary one; what killed programs left there is removed."""
-    place = Path(tempfile.gettempdir())
-    sweep(place, SCRATCH)
-    with stage(place, SCRATCH) as folder:
+    """Yield a private temporary folder; remove those that killed programs left."""
+    parent = Path(tempfile.gettempdir())
+    sweep(parent, SCRATCH)
+    with stage(parent, SCRATCH) as folder:
         yield folder
 
 
 def hand_over(folder: Path) -> None:
-    """Leave a stage on the disk for another process, which is to take it at once (`taken`).
+    """Leave a stage on the disk for another process, which must take it at once (`taken`).
 
     Until then nobody holds it: a run that begins in between may remove it.
     """
@@ -79,7 +79,7 @@ def sweep(parent: str | os.PathLike[str], prefix: str = PREFIX) -> None:
 
 @contextlib.contextmanager
 def reclaimed(folder: Path) -> Iterator[bool]:
-    """Say whether nobody uses a stage any more; then it is held inside, and removed at the end."""
+    """Yield whether a stage is abandoned; if so, hold it inside and remove it at the end."""
     try:
         lock = _lock(folder)
     except (FileNotFoundError, NotADirectoryError):

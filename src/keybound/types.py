@@ -7,7 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float32]
-Levels = npt.NDArray[np.float16]  # in dB, as seals are looked for in: (steps, bands)
+Levels = npt.NDArray[
+    np.float16
+]  # in dB: (steps, bands); seals and fingerprints are searched in them
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class Span:
 
 @dataclass(frozen=True, eq=False)
 class Mark:
-    """Spans that carry one code, and what they say together."""
+    """Spans that carry one code, and their pooled logits."""
 
     spans: tuple[Span, ...]
     code_logits: Floats  # (bits,) pooled over the frames in and around the spans
@@ -30,10 +32,10 @@ class Mark:
 
 @dataclass(frozen=True, eq=False)
 class Detection:
-    """Whether there is a mark, and the values of each frame that say so. No key was needed.
+    """Whether there is a mark, and the values of each frame. No key was needed.
 
-    A recording of several channels that differ is heard in several views: each channel, and their
-    mix. Presence, evidence and frames are those of the strongest view, `channel`; `spans` and
+    A recording of several channels that differ is analysed in several views: each channel, and
+    their mix. Presence, evidence and frames are those of the strongest view, `channel`; `spans` and
     `marks` are those of all views in which there is a mark.
     """
 
@@ -49,7 +51,7 @@ class Detection:
     frame_logits: Floats  # (frames, bits), of the code, not of the payload
     code_logits: Floats  # (bits,) of the strongest mark; of all frames if there is none
     channel: int | None = None  # the strongest view, from 0; None: the mix, or the only one
-    channels_tried: int = 1  # views in which there was anything to hear
+    channels_tried: int = 1  # views that are not silent
     others: tuple["Detection", ...] = field(default=(), repr=False)  # marked views but this one
 
     @property
@@ -60,7 +62,7 @@ class Detection:
 
 @dataclass(frozen=True, eq=False)
 class Analysis:
-    """A detection, and the levels of the recording in which seals and records are looked for.
+    """A detection, and the levels of the recording in which seals and records are searched.
 
     Levels are by channel, first those of all channels together (None). A single channel is there
     where it adds to them.

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keybound.audio import recordings, streaming
-from keybound.model.networks import ABSENT, Engine
+from keybound.model.networks import ABSENT, Networks
 
 SPEECH = Path(__file__).parents[1] / "data" / "flite-rms.flac"
 
@@ -24,7 +24,7 @@ def test_blocks_are_still_where_no_sound_is_near(
 
 @pytest.mark.parametrize("offset", [0.0, 1e-4, 0.01, -0.1])
 def test_an_offset_is_no_mark(offset: float) -> None:
-    presence, _ = Engine().frames(np.full(48000, offset, np.float32))
+    presence, _ = Networks().frames(np.full(48000, offset, np.float32))
     assert (presence == ABSENT).all()
 
 
@@ -32,7 +32,7 @@ def test_an_offset_is_no_mark(offset: float) -> None:
 def test_a_pause_is_as_still_in_chunks_as_in_the_whole(
     size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nets, speech = Engine(), recordings.read(SPEECH).samples[:16000, 0].astype(np.float32)
+    nets, speech = Networks(), recordings.read(SPEECH).samples[:16000, 0].astype(np.float32)
     recording = np.concatenate([speech, np.full(48000, 0.01, np.float32), speech])
     whole, _ = nets.frames(recording)
     still = np.flatnonzero(streaming.still(recording, 320, *nets.card.detect_context))

@@ -121,7 +121,7 @@ def test_parties_payloads_and_nonces_by_row(
         for row in rows("e.parquet")[:2]:
             one = known.record(row["record"]).stamped.record
             assert (one.party, one.position) == (row["party"], row["position"])
-            assert one.fingerprint == fingerprint.take(files.listen(row["output"]))
+            assert one.fingerprint == fingerprint.take(files.levels_of(row["output"]))
     for name, options in {
         "alice": ("--party", "alice"),
         "bob": ("--party", "bob"),
@@ -156,7 +156,7 @@ def test_no_key_travels(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     items = [manifest.Item("a.wav", "/a.wav", "/b.wav")]
     for reference in ("alice.key", "env:THE_KEY"):
         whose, who = corpus.claimants(
-            items, name=None, key=reference, payload=1, registry=home / "r", bits=16
+            items, name=None, key=reference, payload=1, known=None, bits=16
         )
         job = worker.Job("embed", None, whose)
         book = journal.Journal(home / "none", {})

@@ -159,8 +159,8 @@ def test_a_signal_ends_a_run_in_order(
     program.send_signal(number)
     out, err = program.communicate()
     assert program.returncode == 128 + number
-    assert "keybound: finishing what is under way; once more stops at once\n" in err
-    assert "keybound: stopped; the same command goes on from here\n" in err
+    assert "keybound: finishing the files under way; a second signal stops at once\n" in err
+    assert "keybound: stopped; the same command continues from here\n" in err
     statuses = [row["status"] for row in rows("r.parquet")]
     ended = len(done(book))
     assert statuses.count("ok") == ended < 60
@@ -234,8 +234,8 @@ def test_ray_does_the_same_and_outlives_its_workers(
     fill(home / "in", speech, 36)
     (home / "in" / "text.wav").write_text("dear diary")
     book = home / "r.parquet.journal"
-    engine = ("--engine", "ray", "--jobs", 3, "--results", "r.parquet")
-    program = started("batch", "embed", "in", "--out", "out", *WHOSE, *engine)
+    executor = ("--executor", "ray", "--jobs", 3, "--results", "r.parquet")
+    program = started("batch", "embed", "in", "--out", "out", *WHOSE, *executor)
     first = wait_for(lambda: done(book))
     os.kill(first[0]["pid"], signal.SIGKILL)  # an actor, in the middle of its next block
     before = times(home / "out")

@@ -16,6 +16,7 @@ from keybound.audio import recordings
 from keybound.batch import corpus, journal, manifest, worker
 from keybound.batch.origins import candidates
 from keybound.crypto.keys import Key
+from keybound.provenance.registry import Registry
 from keybound.seal.search import NOTHING, Sealed
 from keybound.watermark.watermarker import Watermarker
 
@@ -60,7 +61,7 @@ def replayed(marker: Watermarker, marked: Samples, onto: Samples) -> Samples:
     logits = marker.detect(marked, RATE).frame_logits
     seconds = [logits[50 * s : 50 * s + 50].mean(axis=0) > 0 for s in range(len(marked) // RATE)]
     read = np.stack(seconds).astype(np.uint8)
-    carrier = marker.engine.carrier(onto, lambda b: read[np.clip(b // 50, 0, len(read) - 1)])
+    carrier = marker.networks.carrier(onto, lambda b: read[np.clip(b // 50, 0, len(read) - 1)])
     return np.asarray(onto + carrier)
 
 
@@ -71,7 +72,7 @@ def copies(marker: Watermarker, hosts: dict[str, Samples], row: dict[str, Any]) 
     sf.write("heard/noisy.wav", noisy(marked), RATE)
     sf.write("heard/replayed.wav", replayed(marker, marked, other), RATE)
     secret: Any = {"key": Key(SECRET), "payload": PAYLOAD, "position": row["position"]}
-    sf.write("heard/moved.wav", marker.mark(other, RATE, **secret).samples, RATE)
+    sf.write("heard/moved.wav", marker.embed(other, RATE, **secret, check=False), RATE)
     sf.write("heard/bare.wav", hosts["flite-rms"], RATE)
 
 
@@ -126,7 +127,7 @@ def test_a_record_that_was_changed_fails_the_row(run: Run, home: Path) -> None:
 
 @pytest.mark.usefixtures("corpus_of_alice")
 def test_what_workers_hear_travels_as_text(run: Run, home: Path) -> None:
-    """Ray carries entries as JSON: so does this engine, which is all that it shares with Ray."""
+    """Ray carries entries as JSON: so does this executor, which is all that it shares with Ray."""
     assert run(*MARKING).code == 0
 
     def by_text(job: worker.Job, tasks: Iterable[worker.Task]) -> Iterator[tuple[str, journal.Row]]:
@@ -134,12 +135,11 @@ def test_what_workers_hear_travels_as_text(run: Run, home: Path) -> None:
             yield task.name, json.loads(json.dumps(worker.Worker(job)(task)))
 
     items = manifest.read("out")
-    registry = home / "registry.sqlite"
-    job = worker.Job("verify", None, corpus.everyone(registry, 16)[0])
     ended: list[journal.Row] = []
-    with journal.Journal(home / "j", {}) as book:
+    with Registry(home / "registry.sqlite") as known, journal.Journal(home / "j", {}) as book:
+        job = worker.Job("verify", None, corpus.everyone(known, 16)[0])
         planned = corpus.plan(job, items, [None] * len(items), book, force=False)
-        corpus.run(job, planned, book, by_text, ended.append, registry)
+        corpus.run(job, planned, book, by_text, ended.append, known)
         count = corpus.conclude(planned, items, book, home / "r.jsonl")
     assert [(row["origin"], row["party"]) for row in ended] == [("same", "alice")] * 2
     assert (count["sealed"], count["other"]) == (2, 0)
@@ -161,7 +161,9 @@ def test_an_output_that_a_kill_left_is_taken_if_its_code_rolls(
     # One of the two has since been marked for the same party, by a code that does not roll.
     secret: Any = {"key": Key(SECRET), "payload": PAYLOAD}
     secret["position"] = noted["flite-rms"]["position"]
-    sf.write("out/flite-rms.wav", marker.mark(hosts["flite-rms"], RATE, **secret).samples, RATE)
+    sf.write(
+        "out/flite-rms.wav", marker.embed(hosts["flite-rms"], RATE, **secret, check=False), RATE
+    )
     before = times(home / "out")
     outcome = run(*MARKING)
     assert outcome.code == 2
@@ -178,11 +180,11 @@ def test_an_output_that_a_kill_left_is_taken_if_its_code_rolls(
 
 def test_the_names_of_tasks_without_a_choice_stay_as_they_were() -> None:
     """Journals of earlier runs are known again."""
-    one = worker.Whose("alice", "k", "ab" * 8, 1, 2)
-    seen = worker.Whose("alice", "k", "ab" * 8, 1, 2, drawn=7, recorded=True)
+    one = worker.Claimant("alice", "k", "ab" * 8, 1, 2)
+    seen = worker.Claimant("alice", "k", "ab" * 8, 1, 2, next_position=7, recorded=True)
     item = manifest.Item("a.wav", "/a.wav", "/b.wav")
 
-    def name(verb: str, who: worker.Whose, *, rolling: bool = False) -> str:
+    def name(verb: str, who: worker.Claimant, *, rolling: bool = False) -> str:
         return corpus.digest(worker.Job(verb, None, (who,), rolling), item, who, "m")
 
     assert name("embed", one) == name("embed", seen) == "f8d2779a599678f81d7049cb"
@@ -210,7 +212,7 @@ def test_all_of_many_parties_are_searched(
     """A code that rolls agrees with no payload: its seal is looked for of more than twenty too."""
     (home / "heard").mkdir()
     secret: Any = {"key": Key(SECRET), "payload": PAYLOAD, "position": 7, "rolling": True}
-    rolled = marker.mark(hosts["flite-rms"], RATE, **secret).samples
+    rolled = marker.embed(hosts["flite-rms"], RATE, **secret, check=False)
     sf.write("heard/rolled.wav", rolled[: 4 * RATE], RATE)
     for number in range(21):
         Key(bytes([number]) * 32).write(home / f"{number}.key")
@@ -228,7 +230,7 @@ def test_a_party_without_its_key_keeps_no_other_from_a_batch(
 ) -> None:
     (home / "heard").mkdir()
     secret: Any = {"key": Key(SECRET), "payload": PAYLOAD, "position": 7}
-    sf.write("heard/a.wav", marker.mark(hosts["flite-rms"], RATE, **secret).samples, RATE)
+    sf.write("heard/a.wav", marker.embed(hosts["flite-rms"], RATE, **secret, check=False), RATE)
     Key(bytes(32)).write(home / "bob.key")
     run("party", "add", "bob", "--key", "bob.key", "--payload", 1)
     (home / "bob.key").unlink()

@@ -23,7 +23,7 @@ from keybound.provenance.registry import Registry
 
 Run = Callable[..., Any]  # to the outcome of `run` in conftest
 
-KEY = Key(bytes(range(32))).fingerprint
+KEY = Key(bytes(range(32))).id
 MARKING = ("batch", "embed", "in", "--out", "out", "--party", "alice", "--results", "r.jsonl")
 posix = pytest.mark.skipif(os.name != "posix", reason="kills and locks are POSIX")
 

@@ -140,7 +140,7 @@ USAGE = {
     ("detect", "bad.parquet"): "bad.parquet cannot be read: ",
     ("detect", "in", "--results", "r.xls"): "r.xls does not end in the name of a table's format",
     ("detect", "in", "--results", "bad.parquet"): "bad.parquet exists and has no journal beside",
-    ("detect", "in", "--address", "auto"): "--address needs --engine ray (",
+    ("detect", "in", "--address", "auto"): "--address needs --executor ray (",
     ("verify", "in", "--any"): "no party is registered (",
     ("verify", "in", "--any", *WHOSE): "--any tries every party; name none (",
     ("verify", "in", "--party", "x", *WHOSE): "--party brings its own key and payload (",

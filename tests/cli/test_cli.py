@@ -99,12 +99,12 @@ def test_help_alone_loads_no_networks(home: Path) -> None:
 # keygen and party
 
 
-def test_keygen_writes_a_private_file_and_prints_its_fingerprint(run: Run, home: Path) -> None:
+def test_keygen_writes_a_private_file_and_prints_its_id(run: Run, home: Path) -> None:
     made = run("keygen", "my.key", "--comment", "for tests")
     assert made.code == 0
     assert made.err == "keybound: wrote my.key; keep it secret and keep a copy\n"
     key = Key.read(home / "my.key")
-    assert made.out == f"{key.fingerprint}\n"
+    assert made.out == f"{key.id}\n"
     assert stat.S_IMODE((home / "my.key").stat().st_mode) == 0o600
     assert (home / "my.key").read_text().startswith("# for tests\n")
     assert key.secret.hex() not in made.out + made.err
@@ -129,11 +129,11 @@ def test_parties_are_added_listed_and_removed(run: Run, key: Path) -> None:
     added = run("party", "add", "alice", "--key", key.name, "--payload", "24301")
     assert added == (0, "", "keybound: registered alice\n")
     run("party", "add", "bob", "--key", key, "--payload", "7", "--bits", "16", "--rho", "1")
-    print_of_key = Key.read(key).fingerprint
+    key_id = Key.read(key).id
     listed = run("party", "list")
     assert listed.out.splitlines() == [
-        f"alice\t0x5eed\t{print_of_key}\t{key}",
-        f"bob\t0x0007\t{print_of_key}\t{key}",
+        f"alice\t0x5eed\t{key_id}\t{key}",
+        f"bob\t0x0007\t{key_id}\t{key}",
     ]
     rows = [json.loads(line) for line in run("party", "list", "--json").out.splitlines()]
     assert [row["name"] for row in rows] == ["alice", "bob"]

@@ -88,7 +88,7 @@ def test_a_seal_can_be_placed_required_and_left_out(
     assert run("verify", "bare.wav", *whose).code == 0
     assert run("verify", "bare.wav", *whose, "--require", "sealed").code == 1
     both = ("--no-seal", "--position", "1")
-    assert "leaves nothing to place" in refused("embed", host, "no.wav", *whose, *both).err
+    assert "--no-seal excludes" in refused("embed", host, "no.wav", *whose, *both).err
 
 
 def test_a_seal_is_found_at_another_speed(run: Run, key: Path, host: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_rolling_code_is_seen_by_verify(run: Run, refused: Run, key: Path, hos
     known = run("verify", "out.wav", *whose, "--position", "7", "--json")
     assert (known.code, known.json["grade"], known.json["distance"]) == (0, "sealed", 0)
     both = refused("embed", host, "two.wav", *whose, "--rolling", "--no-seal")
-    assert "--no-seal leaves nothing" in both.err
+    assert "--no-seal excludes" in both.err
 
 
 # Recordings and outputs

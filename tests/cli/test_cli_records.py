@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from keybound.cli import main
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.provenance import fingerprint, records
@@ -38,10 +37,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, marker: Watermarker, made: Path) -> Path:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Path) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KEYBOUND_REGISTRY", str(tmp_path / "registry.sqlite"))
-    monkeypatch.setattr(main, "load", lambda _: marker)
     for file in made.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     KEY.write(tmp_path / "alice.key")
@@ -102,7 +100,7 @@ def test_embedding_for_a_party_leaves_a_record(run: Run, home: Path) -> None:
     assert (
         shown["record"]["sha256"]
         == files._described(  # of the file that was written
-            files.Written(0, 0, 0, 0, 0, 0), marked, channels.listen(np.zeros(0))
+            files.Written(0, 0, 0, 0, 0, 0), marked, channels.levels_of(np.zeros(0))
         ).sha256
     )
     assert shown["record"]["payload"] == "5eed"
@@ -118,7 +116,7 @@ def test_the_fingerprint_is_that_of_the_file(run: Run, home: Path) -> None:
         run("embed", "host.wav", f"{name}.wav", "--party", "alice", *known, *more)
         run("record", "export", 1, f"{name}.kbr", *known)
         prints.append(records.read(home / f"{name}.kbr").record.fingerprint)
-    assert prints[0] == prints[1] == fingerprint.take(files.listen(home / "a.wav"))
+    assert prints[0] == prints[1] == fingerprint.take(files.levels_of(home / "a.wav"))
     assert prints[0].columns == -(-sf.info(home / "a.wav").frames // 640)
 
 
@@ -232,17 +230,17 @@ def test_a_payload_that_speaks_for_its_host(run: Run, home: Path, marker: Waterm
     found = run("verify", "marked.wav", *own, "--require", "sealed", "--json")
     assert (found.code, found.json["origin"]["match"]) == (0, "same")
     assert found.json["origin"]["p"] <= 0.002
-    assert "its payload speaks for this audio" in found.json["words"]
+    assert "its payload matches this audio" in found.json["words"]
     transplant(home / "host.wav", home / "marked.wav", home / "other.wav", home / "copied.wav")
     copied = run("verify", "copied.wav", *own, "--json")
     assert copied.code == 1
     assert copied.json["grade"] in ("none", "present")  # without the payload there is no seal
     # Were all of the mark to come along, it still would not speak for what it came to.
     heard = files.analyse(marker, home / "marked.wav")
-    moved = replace(heard, levels={None: files.listen(home / "other.wav")})
+    moved = replace(heard, levels={None: files.levels_of(home / "other.wav")})
     verdict = verification.judge_host(marker.card, moved, KEY)
     assert (verdict.grade, verdict.origin.match) == ("present", "other")
-    assert "its payload does not speak for this audio" in verdict.words
+    assert "its payload does not match this audio" in verdict.words
     bare = run("verify", "host.wav", *own, "--grade-only")
     assert (bare.code, bare.out) == (1, "none\n")
     Key(bytes(32)).write("bob.key")
@@ -296,6 +294,6 @@ def test_a_mask_for_each_recording(run: Run) -> None:
     key = ("--key", "alice.key", "--payload", "9", "--nonce-from-position")
     assert run("embed", "host.wav", "k.wav", *key).code == 0
     assert run("verify", "k.wav", *key, "--require", "sealed").code == 0
-    refused(run("embed", "host.wav", "x.wav", *own, "--no-seal"), "needs a seal")
+    refused(run("embed", "host.wav", "x.wav", *own, "--no-seal"), "excludes --nonce, --no-seal")
     for verb in (("embed", "host.wav", "x.wav"), ("verify", "2.wav")):
-        refused(run(*verb, *own, "--nonce", "07"), "takes the place of --nonce")
+        refused(run(*verb, *own, "--nonce", "07"), "excludes --nonce")

@@ -154,7 +154,7 @@ def test_a_second_is_not_searched_for_cuts(
     found = run("verify", "second.wav", *wrong, "--json")
     assert found.code == 1
     assert (found.json["seal"]["searched"], found.json["roll"]["searched"]) == ("start", "short")
-    words = "14 needed; too short to look for a seal in it if it was cut"
+    words = "14 needed; too short to find the seal if it was cut"
     assert found.json["words"].endswith(words)
     assert "not by this key" not in found.json["words"]
     monkeypatch.undo()
@@ -166,7 +166,7 @@ def test_a_second_is_not_searched_for_cuts(
 def register(name: str, key: Path, bits: int = 16) -> None:
     """Register a party as it was for whatever model."""
     created = datetime(2026, 3, 1, tzinfo=UTC)
-    made = Party(name, 0x5E, bits, 1, key, Key.read(key).fingerprint, created)
+    made = Party(name, 0x5E, bits, 1, key, Key.read(key).id, created)
     with Registry(default_path()) as known:
         known.add(made)
 

@@ -25,7 +25,7 @@ keys = st.binary(min_size=32, max_size=32).map(Key)
 #                  -kdfopt hexkey:000102...1f -kdfopt hexinfo:INFO HKDF
 SECRET = bytes(range(32))
 LINE = "keybound-key-1:000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f2e542494"
-FINGERPRINT = "f4e5d0c58e1d1d66"  # INFO 00000016 "keybound-1/fingerprint" 00000000
+KEY_ID = "0f254a1c050bdb5a"  # INFO 00000011 "keybound-1/key-id" 00000000
 DERIVED = bytes.fromhex(  # INFO 00000004 "test" 00000000; two blocks
     "29d10efb0ed42fea4b508eb430f4ddc75dba0ce40caa786efcc7a9de85d9abc9"
     "43a2716523d00a02342527352c61b473"
@@ -41,7 +41,7 @@ def refused(text: str, message: str) -> KeyFileError:
 
 def test_text_known_answer() -> None:
     assert Key(SECRET).to_text("made for a test") == (
-        f"# made for a test\n# keybound secret key {FINGERPRINT}: keep this file private\n{LINE}\n"
+        f"# made for a test\n# keybound secret key {KEY_ID}: keep this file private\n{LINE}\n"
     )
     assert Key.parse(LINE).secret == SECRET
 
@@ -52,13 +52,13 @@ def test_derive_known_answers() -> None:
     #          + b"clip-1" + b"\x01", "sha256").hexdigest()
     expected = "034e6cd930e34977c75bbbe7786c450ee5337085450325a435901d5efc0ca1ea"
     assert Key(SECRET).derive("keybound-1/mask", 32, b"clip-1").hex() == expected
-    assert Key(SECRET).fingerprint == FINGERPRINT
+    assert Key(SECRET).id == KEY_ID
 
 
 @relaxed
 @given(keys)
-def test_repr_shows_only_the_fingerprint(key: Key) -> None:
-    assert repr(key) == str(key) == f"Key(fingerprint='{key.fingerprint}')"
+def test_repr_shows_only_the_id(key: Key) -> None:
+    assert repr(key) == str(key) == f"Key(id='{key.id}')"
     assert key.secret.hex() not in repr([key])
 
 
@@ -125,7 +125,7 @@ def test_each_refusal_says_what_is_wrong() -> None:
     refused(" \n\n", "is empty")
     refused("# only a comment\n", "only comments")
     refused("hello\n", "is not a key")
-    refused(FINGERPRINT, "is a fingerprint")
+    refused(KEY_ID, "is a key id")
     assert "upgrade" in str(refused(LINE.replace("-1:", "-2:"), "version 2").hint)
     refused(LINE[:-1], "71 characters after keybound-key-1:, and a key has 72")
     assert "lower case" in str(refused(LINE.replace("a", "A"), "character 22 after").hint)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from keybound.audio import recordings
 from keybound.audio import streaming as blocks_room
 from keybound.errors import ModelError
-from keybound.model.networks import CARD_VERSION, SHIPPED, Engine, read_card
+from keybound.model.networks import CARD_VERSION, SHIPPED, Networks, read_card
 
 Floats = NDArray[np.float32]
 
@@ -27,8 +27,8 @@ few = settings(max_examples=12, deadline=None)
 
 
 @pytest.fixture(scope="module")
-def nets() -> Engine:
-    return Engine()
+def nets() -> Networks:
+    return Networks()
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def weights(tmp_path: Path) -> Path:
 @few
 @given(st.integers(1, 50_000), st.integers(5, 200))
 def test_a_carrier_made_in_chunks_is_the_carrier(
-    nets: Engine, speech: Floats, length: int, blocks: int
+    nets: Networks, speech: Floats, length: int, blocks: int
 ) -> None:
     host = speech[:length]
     whole = nets.carrier(host, CODE)
@@ -64,7 +64,7 @@ def test_a_carrier_made_in_chunks_is_the_carrier(
 @few
 @given(st.integers(1, 50_000), st.integers(5, 200))
 def test_frames_read_in_chunks_are_the_frames(
-    nets: Engine, speech: Floats, length: int, blocks: int
+    nets: Networks, speech: Floats, length: int, blocks: int
 ) -> None:
     heard = speech[:length]
     presence, logits = nets.frames(heard)
@@ -79,7 +79,7 @@ def test_frames_read_in_chunks_are_the_frames(
 
 
 def test_chunks_without_context_would_show(
-    nets: Engine, speech: Floats, monkeypatch: pytest.MonkeyPatch
+    nets: Networks, speech: Floats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = nets.carrier(speech, CODE)
     monkeypatch.setattr(blocks_room, "CHUNK_BLOCKS", 40)
@@ -87,7 +87,7 @@ def test_chunks_without_context_would_show(
     assert np.abs(nets.carrier(speech, CODE) - whole).max() > 1e-4
 
 
-def test_the_shipped_chunk_is_shorter_than_a_long_recording(nets: Engine) -> None:
+def test_the_shipped_chunk_is_shorter_than_a_long_recording(nets: Networks) -> None:
     seconds = blocks_room.CHUNK_BLOCKS * nets.card.hop / nets.card.rate
     assert 1 <= seconds <= 60
 
@@ -98,7 +98,7 @@ def test_the_shipped_chunk_is_shorter_than_a_long_recording(nets: Engine) -> Non
 @few
 @given(st.integers(0, 59_000), st.sampled_from([-0.4, 0.3]))
 def test_the_embedder_looks_200_ms_ahead_at_most(
-    nets: Engine, speech: Floats, place: int, step: float
+    nets: Networks, speech: Floats, place: int, step: float
 ) -> None:
     other = speech.copy()
     other[place] += step
@@ -114,7 +114,7 @@ def test_the_embedder_looks_200_ms_ahead_at_most(
 @few
 @given(st.integers(0, 59_000), st.sampled_from([-0.4, 0.3]))
 def test_the_detector_looks_half_a_second_to_either_side_at_most(
-    nets: Engine, speech: Floats, place: int, step: float
+    nets: Networks, speech: Floats, place: int, step: float
 ) -> None:
     other = speech.copy()
     other[place] += step
@@ -133,7 +133,7 @@ def test_the_detector_looks_half_a_second_to_either_side_at_most(
 # Levels
 
 
-def test_a_quieter_host_has_a_carrier_quieter_alike(nets: Engine, speech: Floats) -> None:
+def test_a_quieter_host_has_a_carrier_quieter_alike(nets: Networks, speech: Floats) -> None:
     carrier = nets.carrier(speech, CODE)
     # The last bit of a float may move a byte, which moves some 1 % of the carrier.
     for scale, error_db in ((3.0, -38), (0.1, -38), (0.03, -30)):
@@ -142,13 +142,13 @@ def test_a_quieter_host_has_a_carrier_quieter_alike(nets: Engine, speech: Floats
         assert 10 * np.log10(ratio) < error_db, f"at {scale} of the level"
 
 
-def test_the_carrier_is_small_and_not_nothing(nets: Engine, speech: Floats) -> None:
+def test_the_carrier_is_small_and_not_nothing(nets: Networks, speech: Floats) -> None:
     carrier = nets.carrier(speech, CODE)
     snr_db = 10 * np.log10(np.mean(speech**2) / np.mean(carrier**2))
     assert 8 < snr_db < 40
 
 
-def test_another_code_has_another_carrier(nets: Engine, speech: Floats) -> None:
+def test_another_code_has_another_carrier(nets: Networks, speech: Floats) -> None:
     carrier = nets.carrier(speech, CODE)
     flipped = CODE.copy()
     flipped[3] ^= 1
@@ -157,7 +157,7 @@ def test_another_code_has_another_carrier(nets: Engine, speech: Floats) -> None:
 
 
 @pytest.mark.parametrize("length", [1, 319, 320, 321, 16_000])
-def test_silence_has_no_carrier_and_finite_frames(nets: Engine, length: int) -> None:
+def test_silence_has_no_carrier_and_finite_frames(nets: Networks, length: int) -> None:
     silence = np.zeros(length, np.float32)
     np.testing.assert_array_equal(nets.carrier(silence, CODE), silence)
     presence, logits = nets.frames(silence)
@@ -167,7 +167,7 @@ def test_silence_has_no_carrier_and_finite_frames(nets: Engine, length: int) -> 
 
 
 @pytest.mark.parametrize("peak", [1e-30, 1e-5, 1.0, 30.0])
-def test_no_level_gives_anything_but_numbers(nets: Engine, peak: float) -> None:
+def test_no_level_gives_anything_but_numbers(nets: Networks, peak: float) -> None:
     loud = (peak * np.random.default_rng(0).uniform(-1, 1, 8_000)).astype(np.float32)
     assert np.isfinite(nets.carrier(loud, CODE)).all()
     for values in nets.frames(loud):
@@ -219,7 +219,7 @@ DAMAGED = {
 def test_a_damaged_card_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "card.json").write_bytes(DAMAGED[name])
     with pytest.raises(ModelError, match=r"card\.json is not a model card$") as caught:
-        Engine(tmp_path)
+        Networks(tmp_path)
     assert caught.value.hint
 
 
@@ -228,11 +228,11 @@ def test_a_card_of_another_version_is_refused_as_such(tmp_path: Path, step: int,
     version = CARD_VERSION + step
     (tmp_path / "card.json").write_bytes(edited(lambda facts: facts.update(version=version)))
     with pytest.raises(ModelError, match=rf"a card of version {version}$") as caught:
-        Engine(tmp_path)
+        Networks(tmp_path)
     assert (caught.value.hint or "").startswith(hint)
 
 
-def test_blocks_may_have_codes_of_their_own(nets: Engine, speech: Floats) -> None:
+def test_blocks_may_have_codes_of_their_own(nets: Networks, speech: Floats) -> None:
     codes = np.stack([CODE, 1 - CODE])
     switch = 40  # blocks
 
@@ -255,7 +255,7 @@ def test_blocks_may_have_codes_of_their_own(nets: Engine, speech: Floats) -> Non
 @pytest.mark.parametrize("folder", [".", "nowhere"])
 def test_a_folder_without_a_card_is_refused(tmp_path: Path, folder: str) -> None:
     with pytest.raises(ModelError, match=r"^no card\.json in ") as caught:
-        Engine(tmp_path / folder)
+        Networks(tmp_path / folder)
     assert caught.value.hint
 
 
@@ -266,7 +266,7 @@ def test_tampered_weights_are_refused_by_their_hash(
     model = bytearray((weights / name).read_bytes())
     model[len(model) // 2] ^= 1
     (weights / name).write_bytes(model)
-    nets = Engine(weights)
+    nets = Networks(weights)
     use: dict[str, Callable[[], object]] = {
         "embedder.onnx": lambda: nets.carrier(speech, CODE),
         "detector.onnx": lambda: nets.frames(speech),
@@ -280,7 +280,7 @@ def test_tampered_weights_are_refused_by_their_hash(
 def test_a_missing_network_is_named(weights: Path, speech: Floats) -> None:
     (weights / "detector.onnx").unlink()
     with pytest.raises(ModelError, match=r"^no detector\.onnx in ") as caught:
-        Engine(weights).frames(speech)
+        Networks(weights).frames(speech)
     assert caught.value.hint
 
 
@@ -291,4 +291,4 @@ def test_what_is_no_network_is_refused_in_one_line(weights: Path, speech: Floats
     facts["sha256"]["embedder.onnx"] = hashlib.sha256(junk).hexdigest()
     (weights / "card.json").write_text(json.dumps(facts))
     with pytest.raises(ModelError, match=r"cannot be loaded$"):
-        Engine(weights).carrier(speech, CODE)
+        Networks(weights).carrier(speech, CODE)

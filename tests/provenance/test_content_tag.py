@@ -1,4 +1,4 @@
-"""Payloads that speak for their host."""
+"""Content tags: payloads that are a keyed hash of their host."""
 
 import hashlib
 import hmac
@@ -25,7 +25,7 @@ DATA = Path(__file__).parents[1] / "data"
 def levels(name: str, attack: str = "clean") -> Levels:
     samples = recordings.read(DATA / f"{name}.flac").samples[: 3 * 16000, 0].astype(np.float32)
     hit = attacks.attack(attack)
-    return channels.listen(hit.apply(samples, 16000, hit.draw(np.random.default_rng(1), None)))
+    return channels.levels_of(hit.apply(samples, 16000, hit.draw(np.random.default_rng(1), None)))
 
 
 def test_known_answer() -> None:
@@ -47,7 +47,7 @@ def test_by_hand() -> None:
 
 
 @pytest.mark.parametrize("attack", ["clean", "mp3", "opus-16", "gain"])
-def test_a_copy_is_spoken_for(attack: str) -> None:
+def test_a_copy_has_the_tag(attack: str) -> None:
     tag = content_tag.payload(levels("flite-rms"), KEY, 16)
     assert content_tag.check(levels("flite-rms", attack), tag, KEY, 16).holds
 

@@ -49,8 +49,8 @@ def attacked(name: str, samples: Floats) -> Floats:
 
 
 def compare(known: Floats, heard: Floats, **options: float) -> matching.Match:
-    taken = fingerprint.take(channels.listen(known))
-    return matching.match(taken, channels.listen(heard), **options)  # type: ignore[arg-type]
+    taken = fingerprint.take(channels.levels_of(known))
+    return matching.match(taken, channels.levels_of(heard), **options)  # type: ignore[arg-type]
 
 
 def made_up(steps: int) -> Floats:
@@ -93,18 +93,18 @@ def test_by_hand() -> None:
 @given(st.lists(st.integers(1, 20000), max_size=6))
 def test_a_stream_gives_the_same_bits(cuts: list[int]) -> None:
     samples = voice("flite-rms", 1.5)
-    listener = pattern.listener()
+    feeder = pattern.level_feeder()
     made, first = [], 0
     for cut in cuts:
-        made += listener.push(samples[first : first + cut])
+        made += feeder.push(samples[first : first + cut])
         first += cut
-    made += [*listener.push(samples[first:]), *listener.flush()]
+    made += [*feeder.push(samples[first:]), *feeder.flush()]
     levels = np.concatenate([part.reshape(-1, pattern.BANDS) for part in made])
-    assert fingerprint.take(levels) == fingerprint.take(channels.listen(samples))
+    assert fingerprint.take(levels) == fingerprint.take(channels.levels_of(samples))
 
 
 def test_fifty_bytes_a_second(one: Floats) -> None:
-    assert len(fingerprint.take(channels.listen(one)).data) == 150
+    assert len(fingerprint.take(channels.levels_of(one)).data) == 150
 
 
 def test_the_schedule_keeps_ten_minutes_and_then_ten_seconds_of_each() -> None:
@@ -138,14 +138,14 @@ def test_hours_are_compared_bit_by_bit_as_minutes_are_at_once(
 
 
 def test_decisions() -> None:
-    long, short, places = 75, 40, 1000
-    assert matching._decide(1e-9, 0.5, long, places) == "same"
-    assert matching._decide(1e-9, 0.5, short, places) == "same"
-    assert matching._decide(1e-9, 0.4, long, places) == "unclear"
-    assert matching._decide(1e-9, 0.3, long, places) == "other"
-    assert matching._decide(1e-3, 0.5, long, places) == "other"
-    assert matching._decide(1e-3, 0.5, short, places) == "unclear"
-    assert matching._decide(1e-9, 0.3, short, places) == "unclear"
+    long, short, tests = 75, 40, 1000
+    assert matching._decide(1e-9, 0.5, long, tests) == "same"
+    assert matching._decide(1e-9, 0.5, short, tests) == "same"
+    assert matching._decide(1e-9, 0.4, long, tests) == "unclear"
+    assert matching._decide(1e-9, 0.3, long, tests) == "other"
+    assert matching._decide(1e-3, 0.5, long, tests) == "other"
+    assert matching._decide(1e-3, 0.5, short, tests) == "unclear"
+    assert matching._decide(1e-9, 0.3, short, tests) == "unclear"
 
 
 def test_itself(one: Floats) -> None:
@@ -234,17 +234,17 @@ def test_a_long_recording_says_other_only_of_long_parts() -> None:
     columns = 40_000  # of which gaps of 50 s were not kept
     size = 2 * int(fingerprint.kept(columns).sum())
     known = Fingerprint(columns, hashlib.shake_256(b"long").digest(size))
-    heard = channels.listen(voice("flite-rms", 20.0))
+    heard = channels.levels_of(voice("flite-rms", 20.0))
     assert matching.match(known, heard, speed=0).decision == "unclear"
     short = Fingerprint(1000, known.data[:2000])
     assert matching.match(short, heard, speed=0).decision == "other"
 
 
 def test_a_sketch_is_compared_as_the_recording_is(one: Floats, other: Floats) -> None:
-    known = fingerprint.take(channels.listen(one))
+    known = fingerprint.take(channels.levels_of(one))
     slower = np.interp(np.arange(0, len(one), 0.97), np.arange(len(one)), one)
     for samples in (attacked("noise-10", one), slower, other, one[:0], voice("flite-rms", 30.0)):
-        levels = channels.listen(samples)
+        levels = channels.levels_of(samples)
         sent = matching.Sketch.of(levels).to_bytes()
         assert len(sent) <= 32 + 16 * len(levels) + 256_000
         near = matching.match(known, matching.Sketch.parse(sent))

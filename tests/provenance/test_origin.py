@@ -22,12 +22,12 @@ from keybound.watermark.verdict import Verdict
 KEY = Key(bytes(range(32)))
 DATA = Path(__file__).parents[1] / "data"
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-SEALED = Sealed(p=1e-20, z=12.0, position=7, start_s=0.0, speed=1.0, places=1)
+SEALED = Sealed(p=1e-20, z=12.0, position=7, start_s=0.0, speed=1.0, tests=1)
 
 
 def heard(name: str, seconds: float = 3.5) -> Levels:
     samples = recordings.read(DATA / f"{name}.flac").samples[: int(seconds * 16000), 0]
-    return channels.listen(samples.astype(np.float32))
+    return channels.levels_of(samples.astype(np.float32))
 
 
 def entry(number: int | None, of: Fingerprint, position: int | None = 7) -> Entry:
@@ -38,7 +38,7 @@ def entry(number: int | None, of: Fingerprint, position: int | None = 7) -> Entr
         bits=16,
         nonce=b"",
         position=position,
-        key=KEY.fingerprint,
+        key=KEY.id,
         detector="some",
         samples=1,
         rate=1,
@@ -75,7 +75,7 @@ def test_without_a_seal_all_are_compared() -> None:
     assert (found.match, found.record) == ("other", 1)
 
 
-def test_a_seal_without_a_record_is_not_spoken_against() -> None:
+def test_no_record_counts_against_a_seal_without_one() -> None:
     """What was marked before there were records, or elsewhere, was not copied for that."""
     assert trace(heard("flite-rms"), SEALED, [entry(1, GB, 8)], key=KEY) == UNTRACED
     assert trace(heard("flite-rms"), SEALED, [entry(1, RMS, 8)], key=KEY).match == "same"

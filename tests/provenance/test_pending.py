@@ -15,7 +15,6 @@ import pytest
 from test_registry_file import STAMPED, statement
 
 from keybound import output
-from keybound.cli import records
 from keybound.errors import RegistryError
 from keybound.provenance import registry
 from keybound.provenance.registry import Registry
@@ -29,7 +28,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="kills and locks are 
 DIE = "import os, signal\ndie = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)\n"
 STEPS = {
     "reserved": "from keybound.watermark import files; files._write = die",
-    "marked": "from keybound.cli import records; records.appear = die",
+    "marked": "from keybound.watermark import files; files.record = die",
     "before the record waits": "from keybound.provenance import pending; pending.appear = die",
     "the record waits": "from keybound.provenance import pending; pending.writing = die",
     "before the file appears": "from keybound import output; output.Part.publish = die",
@@ -120,7 +119,7 @@ def test_with_the_registry_locked_nothing_appears_and_a_retry_works(
     run("party", "add", "alice", "--key", key, "--payload", "0x5eed")
     monkeypatch.setattr(registry, "BUSY_S", 0.05)
     other = sqlite3.connect(home / "registry.sqlite", isolation_level=None)
-    appear = records.appear
+    appear = Registry.appear
 
     def locked(*arguments: Any) -> int:
         other.execute("BEGIN IMMEDIATE")
@@ -128,7 +127,7 @@ def test_with_the_registry_locked_nothing_appears_and_a_retry_works(
 
     command = ("embed", host, "out.wav", "--party", "alice", "--no-check", "--json")
     with monkeypatch.context() as patch:
-        patch.setattr(records, "appear", locked)
+        patch.setattr(Registry, "appear", locked)
         made = run(*command)
     assert (made.code, made.out) == (2, "")
     assert "is in use by another program (try again)" in made.err
@@ -149,8 +148,8 @@ def pending(known: Registry) -> int:
 def test_what_is_under_way_is_left_alone(path: Path, tmp_path: Path) -> None:
     with output.staged(tmp_path / "out.bin") as part:
         with Registry(path) as known:
-            places = [os.fsencode(one) for one in (part.output, part.stage)]
-            row = ("alice", STAMPED.record.key, STAMPED.to_bytes(), *places)
+            paths = [os.fsencode(one) for one in (part.output, part.stage)]
+            row = ("alice", STAMPED.record.key, STAMPED.to_bytes(), *paths)
             insert = "INSERT INTO pending (party, key, data, output, stage) VALUES (?, ?, ?, ?, ?)"
             known._connection.execute(insert, row)
         with Registry(path) as known:

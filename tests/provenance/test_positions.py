@@ -19,8 +19,8 @@ from keybound.provenance.registry import Party, Registry
 
 Run = Callable[..., Any]  # to the outcome of `run` in conftest
 
-KEY = Key(bytes(range(32))).fingerprint
-OTHER = Key(bytes(32)).fingerprint
+KEY = Key(bytes(range(32))).id
+OTHER = Key(bytes(32)).id
 
 
 # In the registry
@@ -32,11 +32,11 @@ def test_positions_belong_to_the_key(path: Path, party: Party) -> None:
         one.add(replace(party, name="bob"))  # with the same key
         assert [one.reserve(KEY), two.reserve(KEY), one.reserve(KEY)] == [0, 1, 2]
         assert one.reserve(OTHER) == 0
-        assert [two.get(name).drawn for name in ("alice", "bob")] == [3, 3]
+        assert [two.get(name).next_position for name in ("alice", "bob")] == [3, 3]
         assert (two.in_use(KEY), two.in_use(OTHER), two.in_use("0" * 16)) == (3, 1, 0)
         one.remove("alice")
         one.add(party)
-        assert one.get("alice").drawn == 3
+        assert one.get("alice").next_position == 3
         assert one.reserve(KEY) == 3
 
 
@@ -127,7 +127,7 @@ def test_no_position_is_used_twice(run: Run, key: Path, host: Path, refused: Run
     assert "the recording is silent" in failed.err
     assert position("f", "--party", "alice") == 5
     listed = run("party", "list", "--json").out.splitlines()
-    assert [json.loads(row)["drawn"] for row in listed] == [6, 6]
+    assert [json.loads(row)["next_position"] for row in listed] == [6, 6]
 
 
 @pytest.mark.usefixtures("home")

@@ -33,7 +33,7 @@ RECORD = Record(
     bits=16,
     nonce=b"clip-1",
     position=7,
-    key=KEY.fingerprint,
+    key=KEY.id,
     detector="keybound 0.1.0",
     samples=4800,
     rate=48000,
@@ -42,15 +42,15 @@ RECORD = Record(
 )
 CANONICAL = (
     b'{"bits":16,"columns":3,"created":"2026-03-01T12:00:00.123456Z",'
-    b'"detector":"keybound 0.1.0","fingerprint":"AAECAwQF","key":"f4e5d0c58e1d1d66",'
+    b'"detector":"keybound 0.1.0","fingerprint":"AAECAwQF","key":"0f254a1c050bdb5a",'
     b'"nonce":"636c69702d31","party":"alice","payload":"5eed","position":7,"rate":48000,'
     b'"samples":4800,"sha256":"' + b"ab" * 32 + b'","version":1}'
 )
-MAC = "71e0f576fe9e112efbce512e31c458727211b80a9d578b975ac3f92657392b51"
+MAC = "dbf5e89c26815f928ed8b0c9b4f1f5a5d4129e658defa8d946ac8cb6efdb0713"
 PUBLIC = "29acbae141bccaf0b22e1a94d34d0bc7361e526d0bfe12c89794bc9322966dd7"
 SIGNATURE = (
-    "e92951dc2e63ca7166a25c548fd02b10b1d948e763c47dd3ded8938867815bb5"
-    "02e26df61f00094c5add7f6b5f6e258b2e7caa3a775c6bb91b63e06751611807"
+    "4c15c3b769703b6ae09ab2152693c161f509bfcbbacdb61961cfb459153182d3"
+    "46cb8ff2397a21f3075bb9025e9cd52cb83bc3b57c679e0a9aade93cf8aa8506"
 )
 
 names = st.text(
@@ -70,7 +70,7 @@ def some(draw: st.DrawFn) -> Record:
             bits=bits,
             nonce=draw(st.binary(max_size=30)),
             position=draw(st.none() | st.integers(0, 2**32 - 1)),
-            key=KEY.fingerprint,
+            key=KEY.id,
             detector=draw(names),
             samples=draw(st.integers(0, 2**53 - 1)),
             rate=draw(st.integers(1, 192_000)),

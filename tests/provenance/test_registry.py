@@ -111,9 +111,9 @@ def test_other_fields_are_checked(party: Party) -> None:
         replace(party, key_file=Path("-"))
     with pytest.raises(RegistryError, match="no time zone"):
         replace(party, created=NOON.replace(tzinfo=None))
-    # A secret in the place of the fingerprint would be stored for all to read.
-    with pytest.raises(RegistryError, match="fingerprint"):
-        replace(party, fingerprint=KEY.secret.hex())
+    # A secret in the place of the key id would be stored for all to read.
+    with pytest.raises(RegistryError, match="key id"):
+        replace(party, key_id=KEY.secret.hex())
 
 
 def test_the_path_of_a_key_need_not_be_utf8(party: Party, path: Path) -> None:
@@ -129,7 +129,7 @@ def test_key_is_read_from_its_file_and_checked(party: Party) -> None:
     with pytest.raises(KeyFileError, match="does not exist"):
         party.key()
     Key(bytes(32)).write(party.key_file)
-    with pytest.raises(RegistryError, match=f"registered with key {KEY.fingerprint}"):
+    with pytest.raises(RegistryError, match=f"registered with key {KEY.id}"):
         party.key()
 
 
@@ -137,7 +137,7 @@ def test_the_key_is_not_in_the_file(path: Path, party: Party) -> None:
     with Registry(path) as opened:
         opened.add(party)
     data = path.read_bytes()
-    assert party.fingerprint.encode() in data
+    assert party.key_id.encode() in data
     assert KEY.secret not in data
     assert KEY.secret.hex().encode() not in data
 

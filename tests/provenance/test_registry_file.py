@@ -1,4 +1,4 @@
-"""The file of the registry: private, shared, brought up to date; its positions and records."""
+"""The file of the registry: private, shared; its positions and records."""
 
 import os
 import sqlite3
@@ -25,7 +25,7 @@ RECORD = records.Record(
     bits=16,
     nonce=b"",
     position=7,
-    key=KEY.fingerprint,
+    key=KEY.id,
     detector="keybound 0.1.0",
     samples=4800,
     rate=48000,
@@ -69,25 +69,10 @@ def test_other_files_are_refused_and_left_alone(tmp_path: Path, data: bytes) -> 
         Registry(tmp_path)
 
 
-def test_an_earlier_registry_is_brought_up_to_date(tmp_path: Path, party: Party) -> None:
-    path = tmp_path / "registry"
-    with Registry(path) as known:
-        known.add(party)
-        known.append(STAMPED)  # at position 7
-    for table in ("stream", "reserved", "pending"):
-        statement(path, f"DROP TABLE {table}")
-    statement(path, "ALTER TABLE party ADD COLUMN drawn INTEGER NOT NULL DEFAULT 0")
-    statement(path, "UPDATE party SET drawn = 6; PRAGMA user_version = 3")
-    with Registry(path) as known:
-        assert known.get("alice") == replace(party, drawn=6)
-        assert [known.reserve(KEY.fingerprint) for _ in range(3)] == [6, 8, 9]
-        assert known.records(party) == (records.Entry(1, STAMPED),)
-
-
 def test_records_are_kept_as_they_are_and_found_by_party_and_key(path: Path, party: Party) -> None:
     other = Key(bytes(32))
     bobs = records.stamp(replace(RECORD, party="bob"), KEY)
-    later = records.stamp(replace(RECORD, key=other.fingerprint), other)
+    later = records.stamp(replace(RECORD, key=other.id), other)
     with Registry(path) as opened:
         opened.add(party)
         assert [opened.append(one) for one in (STAMPED, bobs, later)] == [1, 2, 3]
@@ -124,14 +109,14 @@ def test_databases_of_other_programs_are_refused(tmp_path: Path, version: int) -
 def test_an_old_schema_is_refused(path: Path) -> None:
     Registry(path).close()
     statement(path, "PRAGMA user_version = 2")
-    with pytest.raises(RegistryError, match="has schema 2, and this program reads schema 4"):
+    with pytest.raises(RegistryError, match="has schema 2, and this program reads schema 5"):
         Registry(path)
 
 
 def test_a_newer_schema_is_refused(path: Path) -> None:
     Registry(path).close()
     statement(path, f"PRAGMA user_version = {schema.VERSION + 1}")
-    with pytest.raises(RegistryError, match="has schema 5, and this program reads schema 4"):
+    with pytest.raises(RegistryError, match="has schema 6, and this program reads schema 5"):
         Registry(path)
 
 

@@ -36,4 +36,4 @@ def sealed(host: Floats, position: int = 3, key: Key = KEY) -> Floats:
 
 
 def heard(samples: Floats) -> Floats:
-    return whole(pattern.listener(), samples).reshape(-1, pattern.BANDS)
+    return whole(pattern.level_feeder(), samples).reshape(-1, pattern.BANDS)

@@ -16,7 +16,7 @@ from keybound.crypto import keystream
 from keybound.crypto.keys import Key
 from keybound.errors import CodeError
 from keybound.seal import pattern, search
-from keybound.seal.search import Places
+from keybound.seal.search import SealSearch
 
 few = settings(max_examples=15, deadline=None)
 keys = st.binary(min_size=32, max_size=32).map(Key)
@@ -88,14 +88,11 @@ def test_a_position_that_does_not_exist_is_refused(position: int) -> None:
         pattern.embedder(KEY, CODE, position)
 
 
-def test_a_recording_is_placed_as_asked_or_by_chance() -> None:
-    assert keystream.choose_position(9_999, sealed=True) == 9_999
-    assert keystream.choose_position(None, sealed=False) is None
-    drawn = {keystream.choose_position(None, sealed=True) for _ in range(400)}
-    assert drawn <= set(Places().positions)
-    assert len(drawn) > 100
-    with pytest.raises(CodeError, match="without a seal"):
-        keystream.choose_position(0, sealed=False)
+def test_a_position_is_the_one_asked_for_or_a_random_usual_one() -> None:
+    assert keystream.choose_position(9_999) == 9_999
+    chosen = {keystream.choose_position(None) for _ in range(400)}
+    assert chosen <= set(SealSearch().positions)
+    assert len(chosen) > 100
 
 
 def test_the_tiles_cover_speech() -> None:
@@ -113,7 +110,7 @@ def test_the_tiles_cover_speech() -> None:
 def test_a_stream_is_sealed_and_heard_as_the_whole_is(host: Floats, data: st.DataObject) -> None:
     clip = host[: data.draw(st.integers(1, 40_000))]
     edges = sorted(data.draw(st.lists(st.integers(0, len(clip)), max_size=8)))
-    for make in (lambda: pattern.embedder(KEY, CODE, 5), pattern.listener):
+    for make in (lambda: pattern.embedder(KEY, CODE, 5), pattern.level_feeder):
         feeder, parts = make(), []
         for a, b in pairwise([0, *edges, len(clip)]):
             parts += feeder.push(clip[a:b])
@@ -162,13 +159,13 @@ def test_the_tail_holds_for_all_weights(weights: list[float], chosen: int) -> No
         sums = np.concatenate([sums + weight, sums - weight])
     z = sums / math.sqrt(sum(w * w for w in weights))
     at = float(z[chosen % len(z)])
-    assert np.mean(z >= at - 1e-9) <= search.tail(at - 1e-9, 1)
+    assert np.mean(z >= at - 1e-9) <= search.p_bound(at - 1e-9, 1)
 
 
 def test_the_tail_is_a_bound_on_places() -> None:
-    assert search.tail(0.0, 1) == 1.0
-    assert search.tail(8.0, 1000) == pytest.approx(1000 * search.tail(8.0, 1))
-    values = [search.tail(z, 10) for z in np.linspace(0, 30, 50)]
+    assert search.p_bound(0.0, 1) == 1.0
+    assert search.p_bound(8.0, 1000) == pytest.approx(1000 * search.p_bound(8.0, 1))
+    values = [search.p_bound(z, 10) for z in np.linspace(0, 30, 50)]
     assert all(a >= b for a, b in itertools.pairwise(values))
 
 
@@ -180,5 +177,5 @@ def test_wrong_keys_pass_no_more_often_than_said(host: Floats) -> None:
     signs = rng.integers(0, 2, (20_000, len(tiles)), np.int8) * 2 - 1
     z = (signs @ tiles) / math.sqrt(float(np.square(tiles).sum()))
     for level in (0.1, 0.01, 0.001):
-        assert np.mean([search.tail(float(one), 1) < level for one in z]) <= level
+        assert np.mean([search.p_bound(float(one), 1) < level for one in z]) <= level
     assert float(z.std()) == pytest.approx(1.0, abs=0.03)

@@ -21,9 +21,10 @@ from keybound.provenance.fingerprint import take
 from keybound.provenance.matching import match
 from keybound.provenance.origin import Origin
 from keybound.seal.rolling import Roll, find_roll, masks, read_along
-from keybound.seal.search import Places
+from keybound.seal.search import SealSearch
 from keybound.types import Detection
-from keybound.watermark.channels import listen
+from keybound.watermark.channels import levels_of
+from keybound.watermark.stream import EmbedOptions
 from keybound.watermark.watermarker import Watermarker
 
 Floats = NDArray[np.float32]
@@ -31,7 +32,7 @@ Floats = NDArray[np.float32]
 KEY, OTHER = Key(bytes(range(32))), Key(bytes(32))
 PAYLOAD, POSITION = 0x5EED, 9
 ROLL = Roll(KEY, PAYLOAD, 16, b"", POSITION)
-KNOWN = Places((POSITION,))
+KNOWN = SealSearch((POSITION,))
 RATE, FRAME_S = 16000, 0.02
 DATA = Path(__file__).parents[1] / "data"
 keys = st.binary(min_size=32, max_size=32).map(Key)
@@ -49,7 +50,7 @@ def host() -> Floats:
 @pytest.fixture(scope="module")
 def rolled(marker: Watermarker, host: Floats) -> Floats:
     secret: Any = {"key": KEY, "payload": PAYLOAD, "position": POSITION}
-    return marker.mark(host, RATE, **secret, rolling=True).samples
+    return marker.embed(host, RATE, **secret, rolling=True, check=False)
 
 
 def heard(start: int, frames: int, strength: float, seed: int = 0, before: int = 0) -> Detection:
@@ -134,10 +135,10 @@ def test_a_roll_is_found_behind_other_sound() -> None:
 
 def test_a_roll_is_found_among_positions_and_its_p_counts_them() -> None:
     found = heard(0, 500, 0.5)
-    known, among = (find_roll(found, ROLL, places) for places in (KNOWN, Places(range(64))))
+    known, among = (find_roll(found, ROLL, where) for where in (KNOWN, SealSearch(range(64))))
     assert among.position == POSITION
     assert among.holds
-    assert among.places == 64 * known.places
+    assert among.tests == 64 * known.tests
     assert among.z == pytest.approx(known.z)
 
 
@@ -155,14 +156,14 @@ def test_nothing_is_found_in_silence_or_nowhere() -> None:
     found = heard(0, 100, 0.0)
     found.frame_logits[:] = 0
     assert find_roll(found, ROLL, KNOWN).p == 1
-    assert find_roll(found, ROLL, Places(())).p == 1
+    assert find_roll(found, ROLL, SealSearch(())).p == 1
 
 
 @pytest.mark.parametrize(("frames", "searched"), [(50, "short"), (90, "start"), (250, "all")])
 def test_codes_that_nothing_could_prove_are_not_looked_for(frames: int, searched: str) -> None:
     """z is at most the root of the bits that were read: sixteen a second."""
     found = heard(0, frames, 1.0)
-    assert find_roll(found, ROLL, Places(range(64)), tries=2).searched == searched
+    assert find_roll(found, ROLL, SealSearch(range(64)), tries=2).searched == searched
 
 
 # With the shipped networks
@@ -172,14 +173,14 @@ def test_a_rolling_code_seals_the_audio_of_its_record(marker: Watermarker, rolle
     rng = np.random.default_rng(0)
     level = np.sqrt(np.mean(rolled**2)) * 10 ** (-3 / 20)
     noisy = (rolled + rng.normal(size=len(rolled)) * level).astype(np.float32)
-    verdict = marker.verify(noisy, RATE, key=KEY, payload=PAYLOAD, places=KNOWN)
+    verdict = marker.verify(noisy, RATE, key=KEY, payload=PAYLOAD, search=KNOWN)
     assert verdict.roll.holds
     assert not verdict.seal.holds
     assert (verdict.grade, verdict.distance) == ("attributed", 0)
     assert verdict.words.endswith("which a record must confirm")
     recorded = [replace(verdict, origin=Origin(match)) for match in ("same", "unclear", "other")]
     assert [one.grade for one in recorded] == ["sealed", "attributed", "attributed"]
-    wrong = marker.verify(noisy, RATE, key=OTHER, payload=PAYLOAD, places=KNOWN)
+    wrong = marker.verify(noisy, RATE, key=OTHER, payload=PAYLOAD, search=KNOWN)
     assert wrong.grade == "present"
     assert min(wrong.seal.p, wrong.roll.p) > 1e-4
 
@@ -192,12 +193,12 @@ def test_a_code_replayed_on_other_audio_is_not_sealed(
     seconds = [(logits[50 * s : 50 * s + 50].mean(axis=0) > 0).astype(np.uint8) for s in range(6)]
     other = host[::-1].copy()
     codes_read = np.stack(seconds)
-    carrier = marker.engine.carrier(other, lambda b: codes_read[np.clip(b // 50, 0, 5)])
-    verdict = marker.verify(other + carrier, RATE, key=KEY, payload=PAYLOAD, places=KNOWN)
+    carrier = marker.networks.carrier(other, lambda b: codes_read[np.clip(b // 50, 0, 5)])
+    verdict = marker.verify(other + carrier, RATE, key=KEY, payload=PAYLOAD, search=KNOWN)
     assert verdict.roll.holds  # the code is there: it was copied
     assert verdict.grade == "attributed"
-    known = take(listen(rolled))
-    assert match(known, listen(other + carrier)).decision == "other"  # as a record would say
+    known = take(levels_of(rolled))
+    assert match(known, levels_of(other + carrier)).decision == "other"  # as a record would say
 
 
 def test_a_cut_is_read_where_the_seal_says(marker: Watermarker, rolled: Floats) -> None:
@@ -209,7 +210,7 @@ def test_a_cut_is_read_where_the_seal_says(marker: Watermarker, rolled: Floats) 
 
 def test_a_second_is_read_when_its_position_is_known(marker: Watermarker, rolled: Floats) -> None:
     second = rolled[:RATE]
-    known = marker.verify(second, RATE, key=KEY, payload=PAYLOAD, places=KNOWN)
+    known = marker.verify(second, RATE, key=KEY, payload=PAYLOAD, search=KNOWN)
     assert known.verified
     found = marker.detect(second, RATE)
     assert marker.decode(found, key=KEY, position=POSITION) == PAYLOAD
@@ -220,15 +221,15 @@ def test_a_second_is_read_when_its_position_is_known(marker: Watermarker, rolled
 
 def test_streams_roll_as_arrays_do(marker: Watermarker, host: Floats, rolled: Floats) -> None:
     secret: Any = {"key": KEY, "payload": PAYLOAD, "position": POSITION}
-    stream = marker.embedder(RATE, **secret, rolling=True)
+    stream = marker.embedder(RATE, EmbedOptions(**secret, rolling=True))
     parts = [stream.push(host[i : i + 777]) for i in range(0, len(host), 777)]
     assert np.concatenate([*parts, stream.flush()]) == pytest.approx(rolled, abs=1e-5)
 
 
 def test_a_fixed_code_is_no_roll(marker: Watermarker, host: Floats) -> None:
     secret: Any = {"key": KEY, "payload": PAYLOAD}
-    marked = marker.mark(host, RATE, **secret, position=POSITION).samples
+    marked = marker.embed(host, RATE, **secret, position=POSITION, check=False)
     found = marker.detect(marked, RATE)
     assert find_roll(found, ROLL, KNOWN).p > 1e-3
     with pytest.raises(CodeError, match="needs a position"):
-        marker.mark(host, RATE, **secret, seal=False, rolling=True)
+        marker.embed_with_position(host, RATE, **secret, seal=False, rolling=True, check=False)

@@ -9,8 +9,8 @@ from made_seal import CODE, KEY, RATE, Floats, heard, sealed, six_seconds
 from keybound.audio import recordings
 from keybound.crypto.keys import Key
 from keybound.seal import pattern, search
-from keybound.seal.search import Ask, Places, Sealed
-from keybound.seal.sounds import Hearing
+from keybound.seal.search import Ask, Sealed, SealSearch
+from keybound.seal.sounds import sounds_of
 from keybound.seal.tiles import Spot, Tiles
 
 few = settings(max_examples=15, deadline=None)
@@ -25,24 +25,26 @@ def test_a_seal_is_found_and_placed(host: Floats) -> None:
     found = search.find(heard(sealed(host, 77)), KEY, CODE)
     assert found.holds
     assert (found.position, found.start_s, found.speed) == (77, 0.0, 1.0)
-    assert found.places == 2 * 2 * 41 * 256
+    assert found.tests == 2 * 2 * 41 * 256
     cut = search.find(heard(sealed(host, 77)[16_000:]), KEY, CODE)
     assert cut.holds
-    assert cut.places == 2 * 2 * (500 + 6000) * 256
+    assert cut.tests == 2 * 2 * (500 + 6000) * 256
 
 
 @few
 @given(st.integers(0, 30_000), st.sampled_from([0, 5, 255]))
 def test_a_cut_recording_is_found(host: Floats, cut: int, position: int) -> None:
     levels = heard(sealed(host, position)[cut:])
-    found = search.find(levels, KEY, CODE, Places((position,)))
+    found = search.find(levels, KEY, CODE, SealSearch((position,)))
     assert found.holds
     assert found.start_s == pytest.approx(cut / RATE, abs=0.0151)
 
 
 def test_sound_before_it_does_no_harm(host: Floats) -> None:
     before = host[: RATE + 123]
-    found = search.find(heard(np.concatenate([before, sealed(host)])), KEY, CODE, Places(range(8)))
+    found = search.find(
+        heard(np.concatenate([before, sealed(host)])), KEY, CODE, SealSearch(range(8))
+    )
     assert found.holds
     assert found.position == 3
     assert found.start_s == pytest.approx(-len(before) / RATE, abs=0.0151)
@@ -52,28 +54,30 @@ def test_sound_before_it_does_no_harm(host: Floats) -> None:
 def test_a_change_of_speed_is_found(host: Floats, speed: float) -> None:
     marked = sealed(host)
     faster = recordings.resample(marked, round(RATE * speed), RATE)
-    assert not search.find(heard(faster), KEY, CODE, Places((3,))).holds
-    found = search.find(heard(faster), KEY, CODE, Places((3,), speed=0.05))
+    assert not search.find(heard(faster), KEY, CODE, SealSearch((3,))).holds
+    found = search.find(heard(faster), KEY, CODE, SealSearch((3,), speed=0.05))
     assert found.holds
     assert found.speed == pytest.approx(speed, abs=0.004)
 
 
 def test_a_wrong_key_code_or_position_or_no_seal_is_not_found(host: Floats) -> None:
     levels = heard(sealed(host))
-    assert search.find(levels, Key(bytes(32)), CODE, Places(range(16))).p > 0.01
-    assert search.find(levels, KEY, 1 - CODE, Places(range(16))).p > 0.01
-    assert search.find(levels, KEY, CODE, Places(range(4, 20))).p > 0.01
-    assert search.find(heard(host), KEY, CODE, Places(range(16), speed=0.02)).p > 0.01
+    assert search.find(levels, Key(bytes(32)), CODE, SealSearch(range(16))).p > 0.01
+    assert search.find(levels, KEY, 1 - CODE, SealSearch(range(16))).p > 0.01
+    assert search.find(levels, KEY, CODE, SealSearch(range(4, 20))).p > 0.01
+    assert search.find(heard(host), KEY, CODE, SealSearch(range(16), speed=0.02)).p > 0.01
 
 
 @pytest.mark.parametrize("samples", [np.zeros(RATE), np.ones(RATE), np.zeros(1)])
 def test_nothing_proves_nothing(samples: Floats) -> None:
-    found = search.find(heard(samples.astype(np.float32)), KEY, CODE, Places(range(4), speed=0.01))
+    found = search.find(
+        heard(samples.astype(np.float32)), KEY, CODE, SealSearch(range(4), speed=0.01)
+    )
     assert found.p == 1.0
 
 
 def test_nowhere_is_nowhere(host: Floats) -> None:
-    assert search.find(heard(sealed(host)), KEY, CODE, Places(())).p == 1.0
+    assert search.find(heard(sealed(host)), KEY, CODE, SealSearch(())).p == 1.0
 
 
 def test_silence_around_it_does_no_harm(host: Floats) -> None:
@@ -85,20 +89,20 @@ def test_silence_around_it_does_no_harm(host: Floats) -> None:
 
 def test_more_parties_weaken_what_is_found(host: Floats) -> None:
     levels = heard(sealed(host))
-    one, many = (search.find(levels, KEY, CODE, Places((3,)), tries) for tries in (1, 1000))
+    one, many = (search.find(levels, KEY, CODE, SealSearch((3,)), tries) for tries in (1, 1000))
     assert many.p == pytest.approx(1000 * one.p)
 
 
 def test_a_long_recording_is_judged_whole(host: Floats) -> None:
     long = np.tile(host, 12)  # 72 s, of which a minute is searched
-    short = search.find(heard(sealed(host)), KEY, CODE, Places((3,)))
-    found = search.find(heard(sealed(long)), KEY, CODE, Places((3,)))
+    short = search.find(heard(sealed(host)), KEY, CODE, SealSearch((3,)))
+    found = search.find(heard(sealed(long)), KEY, CODE, SealSearch((3,)))
     assert found.start_s == 0.0
     assert found.z > 2.5 * short.z
 
 
 def test_evidence_holds_under_its_threshold() -> None:
-    made = Sealed(p=0.9e-6, z=6.0, position=0, start_s=0.0, speed=1.0, places=1)
+    made = Sealed(p=0.9e-6, z=6.0, position=0, start_s=0.0, speed=1.0, tests=1)
     assert made.holds
     assert not Sealed(1e-6, 6.0, 0, 0.0, 1.0, 1).holds
 
@@ -113,10 +117,10 @@ def test_a_long_recording_is_searched_window_by_window(start: int) -> None:
     column = (inside + start) // pattern.COLUMN_STEPS
     signs = pattern.signs(KEY, CODE, 5, int(column[0]), int(column[-1] - column[0]) + 1)
     levels[inside] += (0.8 * signs[column - column[0]]).astype(np.float16)
-    found = search.find(levels, KEY, CODE, Places((5,), reach_s=600.0))
+    found = search.find(levels, KEY, CODE, SealSearch((5,), reach_s=600.0))
     assert found.holds
     assert found.start_s == pytest.approx(start * pattern.STEP_S, abs=0.03)
-    assert not search.find(levels, Key(bytes(32)), CODE, Places((5,), reach_s=600.0)).holds
+    assert not search.find(levels, Key(bytes(32)), CODE, SealSearch((5,), reach_s=600.0)).holds
 
 
 # What is not looked for
@@ -125,7 +129,7 @@ def test_a_long_recording_is_searched_window_by_window(start: int) -> None:
 def test_short_recordings_are_searched_at_their_start_alone(
     host: Floats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where hardly any cut recording could be proved, all places are not gone through."""
+    """Where hardly any cut recording could be proved, all starts are not tested."""
     with monkeypatch.context() as patch:
         patch.setattr(Tiles, "anywhere", lambda *_: pytest.fail("this was hopeless"))
         found = search.find(heard(sealed(host)[:RATE]), KEY, CODE, tries=2)
@@ -134,8 +138,8 @@ def test_short_recordings_are_searched_at_their_start_alone(
         begun = search.find(heard(sealed(host)), KEY, CODE)  # found at its start: enough
         assert (begun.holds, begun.searched) == (True, "start")
     assert search.find(heard(host[: 2 * RATE]), KEY, CODE).searched == "all"
-    # One known position has fewer places, of which a cut second can prove one.
-    assert search.find(heard(host[:RATE]), KEY, CODE, Places((3,))).searched == "all"
+    # One known position needs fewer tests, of which a cut second can pass one.
+    assert search.find(heard(host[:RATE]), KEY, CODE, SealSearch((3,))).searched == "all"
     # Two hundred parties have more.
     longer = heard(host[: int(1.2 * RATE)])
     found = [search.find(longer, KEY, CODE, tries=tries).searched for tries in (1, 200)]
@@ -145,10 +149,10 @@ def test_short_recordings_are_searched_at_their_start_alone(
 def test_a_search_that_would_cost_too_much_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     levels = rng.normal(-40, 3, (30_000, pattern.BANDS)).astype(np.float16)
-    places = Places((5, 6), reach_s=600.0)
-    assert search.find(levels, KEY, CODE, places).searched == "all"
+    where = SealSearch((5, 6), reach_s=600.0)
+    assert search.find(levels, KEY, CODE, where).searched == "all"
     monkeypatch.setattr(search, "MOST_WINDOWS", 8)
-    assert search.find(levels, KEY, CODE, places).searched == "some"
+    assert search.find(levels, KEY, CODE, where).searched == "some"
 
 
 def test_the_nearest_windows_come_first() -> None:
@@ -164,16 +168,16 @@ def test_the_nearest_windows_come_first() -> None:
 
 
 def test_wrong_keys_do_not_pass_more_often_than_p_says(host: Floats) -> None:
-    """Whatever is tried first, and in whichever bands, p counts all places."""
-    hearing = Hearing(heard(sealed(host)[: 2 * RATE]))
+    """Whatever is tried first, and in whichever bands, p counts all tests."""
+    sounds = sounds_of(heard(sealed(host)[: 2 * RATE]))
     asks = [
         Ask([Spot(Key(n.to_bytes(32, "big")), CODE, at) for at in range(4)]) for n in range(400)
     ]
-    begun = search.at_start(hearing, asks)
-    ps = np.array([one.sealed.p for one in search.everywhere(hearing, asks, begun, 10.0)])
+    begun = search.at_start(sounds, asks)
+    ps = np.array([one.sealed.p for one in search.everywhere(sounds, asks, begun, 10.0)])
     for level in (0.5, 0.1, 0.01):
         assert np.mean(ps < level) <= level
-    named = [search.at_record(hearing, one, [(0, 0.0)]).sealed.p for one in asks]
+    named = [search.at_record(sounds, one, [(0, 0.0)]).sealed.p for one in asks]
     for level in (0.5, 0.1, 0.01):
         assert np.mean(np.array(named) < level) <= level
 
@@ -182,8 +186,8 @@ def test_patterns_of_many_parties_are_found_as_those_of_one(host: Floats) -> Non
     levels = heard(sealed(host, 77)[16_000:])
     spots = [Spot(KEY, CODE, at) for at in range(256)]
     others = [Ask([one._replace(key=Key(bytes([n]) * 32)) for one in spots]) for n in range(3)]
-    hearing, asks = Hearing(levels), [*others, Ask(spots)]
-    found = search.everywhere(hearing, asks, search.at_start(hearing, asks), 60.0)
+    sounds, asks = sounds_of(levels), [*others, Ask(spots)]
+    found = search.everywhere(sounds, asks, search.at_start(sounds, asks), 60.0)
     assert [one.sealed.holds for one in found] == [False, False, False, True]
     assert found[-1].sealed == search.find(levels, KEY, CODE)
     assert asks[-1].spots[found[-1].spot].position == 77

@@ -44,6 +44,14 @@ def test_a_larger_model_starts_as_the_smaller_one(tiny, speech):
         checkpoint.fresh(tiny(), CPU, checkpoint.weights(large, averaged=False))
 
 
+def test_the_lean_may_be_left_behind(tiny):
+    leaning = checkpoint.fresh(tiny(model={"lean": True}), CPU)
+    plain = checkpoint.fresh(
+        tiny(model={"lean": False}), CPU, checkpoint.weights(leaning, averaged=False)
+    )
+    assert not any("lean" in name for name in checkpoint.weights(plain, averaged=True))
+
+
 def test_weights_of_another_model_are_refused(tiny):
     init = checkpoint.weights(checkpoint.fresh(tiny(), CPU), averaged=False)
     with pytest.raises(RecipeError, match="do not fit"):

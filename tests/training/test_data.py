@@ -80,16 +80,18 @@ def test_pauses_of_hosts_are_known(tmp_path, sources):
     assert not voiced[level.amax(-1) < -60].any()
 
 
-def test_strangers_are_finite_sounds_of_many_kinds(sources):
+def test_negatives_that_are_not_speech_are_finite_sounds_of_many_kinds(sources):
     noise = Stream(read_folder(sources.noise, level=False), CPU)
     hosts = Hosts(sources.speech, noise, DataSpec(), CPU)
-    one, same = (hosts.non_speech(64, torch.Generator().manual_seed(0)) for _ in range(2))
-    assert one.shape == (64, 16000)
+    one, same = (hosts.non_speech(256, torch.Generator().manual_seed(0)) for _ in range(2))
+    assert one.shape == (256, 16000)
     assert torch.equal(one, same)
     assert one.isfinite().all()
     level = twins.rms(one)[:, 0]
-    assert (level < 10 ** (-9.9 / 20)).all()
-    assert 0 < (one == 0).all(-1).sum() < 16  # digital silence among them
+    assert (level < 10 ** (-6 / 20)).all()
+    assert 0 < (one == 0).all(-1).sum() < 32  # digital silence among them
+    offset = one.mean(-1).abs() > 0.5 * level  # and sounds on a constant offset
+    assert 20 < offset.sum() < 128
 
 
 def test_too_little_audio_is_said():

@@ -14,7 +14,7 @@ import torch
 
 from keybound.crypto.keys import Key
 from keybound.errors import ModelError, RecipeError
-from keybound.model.networks import Engine, read_card
+from keybound.model.networks import Networks, read_card
 from keybound.training import checkpoint, export, nets
 from keybound.training.spectra import HOP
 from keybound.watermark.watermarker import Watermarker
@@ -160,12 +160,12 @@ def test_without_an_anchor_the_contexts_are_those_with_it(generator, tiny, tmp_p
 def test_the_engine_loads_it_and_marks(exported, speech):
     _, _, folder = exported
     samples = speech.flatten().numpy()[:40000]
-    engine = Engine(folder)
+    networks = Networks(folder)
     code = np.resize(np.array([0, 1], np.uint8), 12)
-    carrier = engine.carrier(samples, code)
+    carrier = networks.carrier(samples, code)
     assert carrier.shape == samples.shape
     assert np.abs(carrier).max() > 0
-    presence, logits = engine.frames(samples)
+    presence, logits = networks.frames(samples)
     assert presence.shape == (125,)
     assert logits.shape == (125, 12)
     marker = Watermarker(folder)
@@ -177,10 +177,10 @@ def test_the_engine_loads_it_and_marks(exported, speech):
 def test_chunks_equal_the_whole(exported, speech, monkeypatch):
     _, _, folder = exported
     samples = speech.flatten().numpy()
-    engine, code = Engine(folder), np.ones(12, np.uint8)
-    whole = engine.carrier(samples, code), *engine.frames(samples)
+    networks, code = Networks(folder), np.ones(12, np.uint8)
+    whole = networks.carrier(samples, code), *networks.frames(samples)
     monkeypatch.setattr("keybound.audio.streaming.CHUNK_BLOCKS", 60)
-    parts = engine.carrier(samples, code), *engine.frames(samples)
+    parts = networks.carrier(samples, code), *networks.frames(samples)
     for one, two in zip(whole, parts, strict=True):
         assert np.abs(one - two).max() < 2e-4 * np.abs(one).max()
 

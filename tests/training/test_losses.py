@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import soxr
 import torch
 
 from keybound.model import detection
@@ -32,12 +33,12 @@ def test_frames_without_weight_do_not_count():
 
 
 def rows(marked: float, unmarked: float, forged: float, sure: float):
-    """Give presence and logits of 4 marked clips, 4 twins, 2 clean hosts and 4 forgeries."""
+    """Return what the networks say of 4 marked clips, 4 twins, 2 clean hosts, 4 forgeries."""
     code = (torch.arange(4 * 8).reshape(4, 8) % 3 == 0).float()
     presence = torch.tensor([marked] * 4 + [unmarked] * 6 + [forged] * 4)[:, None].expand(14, 10)
     logits = torch.zeros(14, 8, 10)
     logits[:4] = (sure * (2 * code - 1))[:, :, None]
-    return presence, logits, torch.ones(4, 10), torch.ones(4, 10), code
+    return presence, logits, torch.ones(4, 10), torch.ones(4, 10), code, torch.ones(4)
 
 
 def test_each_term_falls_with_what_it_asks_for():
@@ -98,23 +99,23 @@ def test_the_snr_hinge_is_on_the_mean_on_each_clip_or_between():
 
 
 def test_a_moment_of_mark_need_not_spell_the_code():
-    presence, logits, target, weight, code = rows(5.0, -5.0, -5.0, 10.0)
+    presence, logits, target, weight, *rest = rows(5.0, -5.0, -5.0, 10.0)
     wrong = logits.clone()
     wrong[0] = -logits[0]
     target[0, 1:] = 0
     whole = torch.ones_like(target)
     spec = LossSpec()
-    partly = losses.objective(spec, presence, wrong, target, weight, code, 1)["message"]
-    fully = losses.objective(spec, presence, wrong, whole, weight, code, 1)["message"]
+    partly = losses.objective(spec, presence, wrong, target, weight, *rest, 1)["message"]
+    fully = losses.objective(spec, presence, wrong, whole, weight, *rest, 1)["message"]
     assert partly < 0.3 * fully
 
 
 def test_a_pause_need_not_be_seen_as_marked():
-    presence, logits, target, weight, code = rows(-5.0, -5.0, -5.0, 10.0)
+    presence, logits, target, weight, *rest = rows(-5.0, -5.0, -5.0, 10.0)
     weight[0] = 0  # the whole clip is a pause
     spec = LossSpec()
-    some = losses.objective(spec, presence, logits, target, weight, code, 1)
-    none = losses.objective(spec, presence, logits, target, 0 * weight, code, 1)
+    some = losses.objective(spec, presence, logits, target, weight, *rest, 1)
+    none = losses.objective(spec, presence, logits, target, 0 * weight, *rest, 1)
     assert some["clip"] > 1
     assert max(float(none[name]) for name in ("presence", "clip")) < 0.1
 
@@ -133,21 +134,19 @@ def test_snr_is_in_decibels(speech):
 def test_the_ear_hears_nothing_of_nothing_and_more_of_more(speech):
     hear = hearing.Hearing()
     noise = torch.randn(speech.shape, generator=torch.Generator().manual_seed(0))
-    stft, wave, mel, masking, clear, alike, fine, snr, gain = hear(speech, speech.clone())
-    assert max(map(float, (stft, wave, mel, masking))) < 1e-3
-    assert (clear > 0.9999).all()
-    assert (alike > 0.99).all()
-    assert fine == pytest.approx([hearing.BEST] * 4, abs=0.005)
-    assert (snr > 60).all()
-    assert (gain < 0.01).all()
+    copy = hear(speech, speech.clone())
+    assert max(map(float, (copy.stft, copy.wave, copy.mel, copy.masking))) < 1e-3
+    assert (copy.stoi > 0.9999).all()
+    assert (copy.visqol > 0.99).all()
+    assert copy.pesq == pytest.approx([hearing.BEST] * 4, abs=0.005)
+    assert copy.zimtohrli == pytest.approx([5.0] * 4, abs=0.005)
+    assert (copy.snr_db > 60).all()
+    assert (copy.gain_db < 0.01).all()
     quiet, loud = (hear(speech, speech + level * noise) for level in (1e-3, 1e-2))
-    for i in range(4):
-        assert quiet[i] < loud[i]
-    assert (quiet[4] > loud[4]).all()
-    assert (quiet[5] > loud[5]).all()
-    assert (quiet[6] > loud[6]).all()
-    assert (quiet[7] > loud[7]).all()
-    assert (quiet[8] < loud[8]).all()
+    for name in ("stft", "wave", "mel", "masking", "gain_db"):
+        assert (getattr(quiet, name) < getattr(loud, name)).all()
+    for name in ("stoi", "visqol", "pesq", "zimtohrli", "snr_db"):
+        assert (getattr(quiet, name) > getattr(loud, name)).all()
 
 
 def test_intelligibility_is_near_what_pystoi_measures(speech):
@@ -172,10 +171,27 @@ def test_quality_is_near_what_pesq_measures(speech):
         assert found.tolist() == pytest.approx([pesq(16000, *c, "wb") for c in clips], abs=0.4)
 
 
+def test_zimtohrli_is_near_what_it_measures(speech):
+    judge = pytest.importorskip("zimtohrli").mos_from_signals
+    noise = torch.randn(speech.shape, generator=torch.Generator().manual_seed(0))
+    for band, level in ((0.3, 0.03), (0.3, 0.1), (1.0, 0.01)):  # of the spectrum; beside speech
+        shaped = torch.fft.rfft(noise)
+        shaped[:, int(band * shaped.shape[1]) :] = 0
+        added = torch.fft.irfft(shaped, n=speech.shape[1])
+        noisy = speech + level * added * speech.std(-1, keepdim=True) / added.std(-1, keepdim=True)
+        found = hearing.Hearing()(speech, noisy).zimtohrli
+        gain = 10 ** (-25 / 20) / speech.std(-1, keepdim=True)
+        wide = [soxr.resample((gain * v).numpy().T, 16000, 48000).T for v in (speech, noisy)]
+        real = [
+            judge(*(clip.astype(np.float32) for clip in pair)) for pair in zip(*wide, strict=True)
+        ]
+        assert float(found.mean()) == pytest.approx(np.mean(real), abs=0.3)
+
+
 def test_gains_are_measured_in_decibels_and_levels_do_not_matter(speech):
     hear = hearing.Hearing()
     decibel = 10 ** (2 / 20)
-    assert hear(speech, decibel * speech)[8] == pytest.approx([2.0] * 4, abs=0.01)
+    assert hear(speech, decibel * speech).gain_db == pytest.approx([2.0] * 4, abs=0.01)
     one, other = hear(speech, 1.1 * speech), hear(0.1 * speech, 0.11 * speech)
     for a, b in zip(one, other, strict=True):
         assert torch.allclose(a, b, rtol=1e-2, atol=1e-4)
@@ -224,3 +240,42 @@ def test_what_hosts_tell_is_foreseen_or_not():
 def test_removal_is_done_when_the_host_is_back(speech):
     assert losses.removal(speech, speech) < 1e-6
     assert losses.removal(1.1 * speech, speech) > losses.removal(1.01 * speech, speech) > 0
+
+
+def test_full_marks_are_read_by_the_second_and_weak_ones_whole():
+    target, weight = torch.ones(3, 150), torch.ones(3, 150)
+    target[2, 50:] = 0  # marked in its first second alone
+    read = losses.excerpts(target, weight, torch.tensor([1.0, 0.5, 1.0]))
+    counts = read.counts.reshape(4, 3)  # whole, then three seconds
+    assert counts.sum(0).tolist() == pytest.approx([1, 1, 1])
+    assert counts[0].tolist() == [0, 1, 0]
+    assert read.share.reshape(4, 3)[1:, 2].tolist() == [1, 0, 0]
+    short = losses.excerpts(target[:, :50], weight[:, :50], torch.tensor([1.0, 0.5, 1.0]))
+    assert short.counts.flatten().tolist() == [1, 1, 1]
+
+
+def test_a_wrong_second_counts_in_a_full_mark_and_not_in_a_weak_one():
+    code = torch.ones(1, 8)
+    logits = torch.full((4 + 3, 8, 150), 3.0)  # two clips and twins, clean, forged
+    logits[:1, :, 100:] = -4.0  # the last second says otherwise, and less than the others together
+    presence = torch.zeros(7, 150)
+
+    def message(strength: float) -> float:
+        args = presence[:5], logits[:5], torch.ones(1, 150), torch.ones(1, 150), code
+        found = losses.objective(LossSpec(), *args, torch.tensor([strength]), n=1)
+        return float(found["message"])
+
+    assert message(1.0) > 10 * 4 / 3  # a third of the seconds, at 4 nats
+    assert message(0.5) < 10 * 0.7  # the whole is right
+
+
+def test_presence_of_a_weak_mark_counts_less():
+    presence, logits, target, weight, code, _ = rows(-2.0, -5.0, -5.0, 10.0)
+
+    def missed(strength: float) -> float:
+        found = losses.objective(
+            LossSpec(), presence, logits, target, weight, code, torch.full((4,), strength), n=1
+        )
+        return float(found["presence"])
+
+    assert missed(0.5) < missed(1.0)

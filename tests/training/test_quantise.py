@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from keybound.errors import ModelError
-from keybound.model.networks import Engine
+from keybound.model.networks import Networks
 from keybound.training import checkpoint, export, quantise
 
 CPU = torch.device("cpu")
@@ -33,7 +33,7 @@ def folders(tiny, recordings, tmp_path_factory):
 
 
 def test_bytes_give_nearly_what_floats_do(folders, recordings):
-    exact, rounded = (Engine(folder) for folder in folders.values())
+    exact, rounded = (Networks(folder) for folder in folders.values())
     code = np.arange(16) % 2 == 0
     for host in recordings:
         for one, two in (
@@ -45,10 +45,10 @@ def test_bytes_give_nearly_what_floats_do(folders, recordings):
 
 @pytest.mark.parametrize("step", [700, 5000, 40_000])
 def test_chunks_are_the_whole_to_the_last_bit(folders, recordings, step):
-    engine = Engine(folders["bytes"])
+    networks = Networks(folders["bytes"])
     host = np.concatenate(recordings)
-    presence, logits = engine.frames(host)
-    feeder = engine.detector()
+    presence, logits = networks.frames(host)
+    feeder = networks.detector()
     parts = [p for at in range(0, len(host), step) for p in feeder.push(host[at : at + step])]
     chunked = np.concatenate([*parts, *feeder.flush()])
     assert np.array_equal(chunked, np.column_stack([presence, logits]))

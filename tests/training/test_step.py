@@ -13,7 +13,9 @@ CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_strangers_take_the_place_of_clean_hosts(share, tiny, sources, monkeypatch):
+def test_negatives_that_are_not_speech_take_the_place_of_clean_hosts(
+    share, tiny, sources, monkeypatch
+):
     recipe = tiny(batch=2, data={"non_speech": share})
     loop = step.prepare(recipe, checkpoint.fresh(recipe, CPU), sources, CPU)
     heard = []
@@ -101,4 +103,24 @@ def test_the_channel_is_as_the_recipe_says(tiny, sources):
     loop = step.prepare(recipe, state, sources, CPU)
     assert (loop.tools.shift, loop.tools.strengths) == (40, twins.STRENGTHS["paper"])
     assert isinstance(state.remover, WaveRemover)
+    loop.pool.shutdown()
+
+
+def test_marks_are_as_strong_as_the_recipe_says(tiny, sources):
+    recipe = tiny(batch=16, data={"full": 0.5, "strengths": [0.3, 0.6]}, loss={"host": 1.0})
+    loop = step.prepare(recipe, checkpoint.fresh(recipe, CPU), sources, CPU)
+    step.seeded(loop, 0, 0)
+    drawn = step.draw(loop, 32)
+    weak = drawn.strength[drawn.strength < 1]
+    assert 4 < len(weak) < 28
+    assert ((weak >= 0.3) & (weak <= 0.6)).all()
+    first, second = losses.pairs(drawn.strength, 16)
+    assert torch.equal(first, second)  # a host is marked twice alike
+    heard = []
+    loop.hearing = lambda x, y, inner=loop.hearing: heard.append(y - x) or inner(x, y)
+    made = []
+    loop.embed = lambda x, code, inner=loop.embed: made.append(inner(x, code)) or made[-1]
+    step.train_step(loop, 0, 0.0, None)
+    carrier = made[0][0] if isinstance(made[0], tuple) else made[0]
+    torch.testing.assert_close(heard[0], carrier[::2], atol=1e-5, rtol=0)  # at full strength
     loop.pool.shutdown()

@@ -18,7 +18,7 @@ import keybound
 from keybound.audio import arrays
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError, KeyBoundError
-from keybound.seal.search import Places
+from keybound.seal.search import SealSearch
 from keybound.watermark import files
 from keybound.watermark.stream import StreamDetector, StreamEmbedder
 from keybound.watermark.watermarker import MarkWarning, Watermarker
@@ -43,7 +43,7 @@ def host(clip: Samples) -> Samples:
 def doors(marker: Watermarker) -> Iterator[Callable[[Samples], object]]:
     """Every way in for samples."""
     yield lambda x: marker.embed(x, RATE, **WHOSE)
-    yield lambda x: marker.mark(x, RATE, **WHOSE)
+    yield lambda x: marker.embed_with_position(x, RATE, **WHOSE, check=False)
     yield lambda x: marker.detect(x, RATE)
     yield lambda x: marker.verify(x, RATE, **WHOSE)
     yield lambda x: keybound.embed(x, RATE, **WHOSE)
@@ -95,7 +95,7 @@ def test_files_with_what_is_no_sound_are_refused(
     ):
         assert "broken.wav holds a sample of 1e+20, which is no sound (" in refused(*verb).err
     with pytest.raises(AudioError, match="no sound"):
-        files.listen(home / "broken.wav")
+        files.levels_of(home / "broken.wav")
     done = run("batch", "detect", "all", "--results", "r.jsonl")
     assert done.code != 0
     (row,) = [json.loads(line) for line in (home / "r.jsonl").read_text().splitlines()]
@@ -136,7 +136,7 @@ def test_no_answer_holds_what_is_no_number(
         sound = np.stack([sound, -sound[::-1]], axis=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # numpy says what it could not compute
-        made = marker.mark(sound, RATE, **WHOSE, position=0).samples
+        made = marker.embed(sound, RATE, **WHOSE, position=0, check=False)
         assert np.isfinite(made).all()
         assert made.dtype == dtype
         for heard in (sound, np.clip(made, -most, most)):
@@ -152,14 +152,14 @@ def test_no_answer_holds_what_is_no_number(
                     list(found.detection.spans),
                 ]
             )
-            finite(marker.judge(found, **WHOSE, places=Places((0,))))
+            finite(marker.judge(found, **WHOSE, search=SealSearch((0,))))
 
 
 def test_integers_are_taken_to_their_ends(marker: Watermarker) -> None:
     for dtype in (np.int8, np.int16, np.int32):
         ends = np.tile([np.iinfo(dtype).min, np.iinfo(dtype).max], RATE).astype(dtype)
         assert 0 <= marker.detect(ends, RATE).presence <= 1
-        assert marker.mark(ends, RATE, **WHOSE).samples.dtype == dtype
+        assert marker.embed(ends, RATE, **WHOSE, check=False).dtype == dtype
 
 
 def test_the_loudest_that_is_taken_is_taken(marker: Watermarker, host: Samples) -> None:
@@ -172,7 +172,7 @@ def test_the_loudest_that_is_taken_is_taken(marker: Watermarker, host: Samples) 
 
 def by_rate(marker: Watermarker, host: Samples, rate: Any) -> Iterator[Callable[[], object]]:
     yield lambda: marker.embed(host, rate, **WHOSE, position=0)
-    yield lambda: marker.mark(host, rate, **WHOSE, position=0).samples
+    yield lambda: marker.embed(host, rate, **WHOSE, position=0, check=False)
     yield lambda: marker.detect(host, rate).presence
     yield lambda: marker.verify(host, rate, **WHOSE)
     yield lambda: keybound.detect(host, rate).presence
@@ -232,18 +232,18 @@ def takers(
         yield lambda w: marker.attribute(found.detection, **WHOSE, rho=w)
         return
     yield lambda w: marker.embed(host, RATE, **WHOSE | {name: w})
-    yield lambda w: marker.mark(host, RATE, **WHOSE | {name: w})
+    yield lambda w: marker.embed_with_position(host, RATE, **WHOSE | {name: w}, check=False)
     yield lambda w: keybound.embed(host, RATE, **WHOSE | {name: w})
     yield lambda w: StreamEmbedder(RATE, **WHOSE | {name: w})
     if name != "payload":
         yield lambda w: marker.decode(found.detection, **{"key": KEY, name: w})
     if name == "position":
-        yield lambda w: marker.judge(found, **WHOSE, places=Places((w,)))
+        yield lambda w: marker.judge(found, **WHOSE, search=SealSearch((w,)))
         return
     yield lambda w: marker.verify(host, RATE, **WHOSE | {name: w})
     yield lambda w: keybound.verify(host, RATE, **WHOSE | {name: w})
     yield lambda w: marker.attribute(found.detection, **WHOSE | {name: w})
-    yield lambda w: marker.judge(found, **WHOSE | {name: w}, places=Places((0,)))
+    yield lambda w: marker.judge(found, **WHOSE | {name: w}, search=SealSearch((0,)))
 
 
 @pytest.mark.parametrize("name", list(WRONG))
@@ -281,7 +281,7 @@ def test_numbers_of_numpy_are_taken(marker: Watermarker, host: Samples) -> None:
         RATE,
         **whose,
         rho=np.int8(2),
-        places=Places((np.int32(3),)),  # type: ignore[arg-type]
+        search=SealSearch((np.int32(3),)),  # type: ignore[arg-type]
     )
     assert verdict.verified
 

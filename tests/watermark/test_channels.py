@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from keybound.crypto.keys import Key
 from keybound.provenance import fingerprint
-from keybound.seal.search import Places
+from keybound.seal.search import SealSearch
 from keybound.types import Analysis
 from keybound.watermark import channels, files
-from keybound.watermark.channels import Hearing
+from keybound.watermark.channels import ChannelFeeder
 from keybound.watermark.stream import weigh_views
 from keybound.watermark.watermarker import Watermarker
 
@@ -41,7 +41,7 @@ def voice(clips: dict[str, Samples], host: Samples) -> Samples:
 
 @pytest.fixture(scope="module")
 def fixed(marker: Watermarker, host: Samples) -> Samples:
-    return marker.mark(host, RATE, **HOWS).samples
+    return marker.embed(host, RATE, **HOWS, check=False)
 
 
 def test_equal_channels_are_heard_once(marker: Watermarker, fixed: Samples) -> None:
@@ -60,7 +60,8 @@ def test_equal_channels_are_heard_once(marker: Watermarker, fixed: Samples) -> N
         np.testing.assert_array_equal(found.detection.frame_logits, alone.detection.frame_logits)
         np.testing.assert_array_equal(found.levels[None], alone.levels[None])
         verdicts = [
-            marker.judge(one, key=KEY, payload=PAYLOAD, places=Places()) for one in (found, alone)
+            marker.judge(one, key=KEY, payload=PAYLOAD, search=SealSearch())
+            for one in (found, alone)
         ]
         assert verdicts[0] == verdicts[1]  # presence, thresholds, bound, p and all
 
@@ -69,14 +70,14 @@ def test_the_network_runs_once_for_each_sound(
     marker: Watermarker, fixed: Samples, voice: Samples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = []
-    session = marker.engine._detector
+    session = marker.networks._detector
 
     class Counted:
         def run(self, names: Any, given: Any) -> Any:
             calls.append(len(given["x"]))
             return session.run(names, given)
 
-    monkeypatch.setattr(marker.engine, "_detector", Counted())
+    monkeypatch.setattr(marker.networks, "_detector", Counted())
     short, other = fixed[:RATE], voice[:RATE]
     for sounds, count in (
         ([short], 1),
@@ -171,7 +172,7 @@ def test_channels_that_part_late_are_heard_as_from_the_start(
     right = np.concatenate([fixed[:RATE], voice[RATE:]])
     found = marker.analyse(np.stack([fixed, right], axis=1), RATE)
     for channel, sound in enumerate((fixed, right)):
-        alone = channels.listen(sound)
+        alone = channels.levels_of(sound)
         np.testing.assert_allclose(found.levels[channel], alone, rtol=0, atol=0.13)
     first = marker.detect(fixed, RATE)
     assert found.detection.channel == 0
@@ -190,7 +191,7 @@ def test_files_are_heard_as_arrays(
         marker.analyse(heard, RATE),
     )
     alike(found, whole)
-    assert fingerprint.take(files.listen(tmp_path / "a.wav")) == fingerprint.take(
+    assert fingerprint.take(files.levels_of(tmp_path / "a.wav")) == fingerprint.take(
         whole.levels[None]
     )
 
@@ -201,13 +202,13 @@ def test_files_are_heard_as_arrays(
 def test_no_sign_delay_or_gain_hides_a_channel_from_the_levels(
     fixed: Samples, voice: Samples
 ) -> None:
-    mono = channels.listen(fixed)
-    np.testing.assert_array_equal(channels.listen(np.stack([fixed, -fixed], 1)), mono)
-    silent = channels.listen(np.stack([fixed, 0 * fixed], 1)).astype(float)
+    mono = channels.levels_of(fixed)
+    np.testing.assert_array_equal(channels.levels_of(np.stack([fixed, -fixed], 1)), mono)
+    silent = channels.levels_of(np.stack([fixed, 0 * fixed], 1)).astype(float)
     loud = mono > -60
     np.testing.assert_allclose(silent[loud], mono[loud] - 10 * np.log10(2), atol=0.1)
-    both = channels.listen(np.stack([fixed, -voice], 1)).astype(float)
-    power = [10 ** (channels.listen(one).astype(float) / 10) for one in (fixed, voice)]
+    both = channels.levels_of(np.stack([fixed, -voice], 1)).astype(float)
+    power = [10 ** (channels.levels_of(one).astype(float) / 10) for one in (fixed, voice)]
     np.testing.assert_allclose(both, 10 * np.log10(np.mean(power, axis=0)), atol=0.1)
 
 
@@ -215,12 +216,12 @@ def test_single_levels_are_kept_for_so_long(
     marker: Watermarker, fixed: Samples, voice: Samples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard = np.stack([fixed, voice], axis=1)
-    seconds = 2 * len(channels.listen(fixed)) * fingerprint.STEP_S
+    seconds = 2 * len(channels.levels_of(fixed)) * fingerprint.STEP_S
     for most_s, kept in ((seconds + 0.1, {0, 1}), (seconds - 0.1, set()), (0.5, set())):
         monkeypatch.setattr(channels, "MOST_LEVELS_S", most_s)
         found = marker.analyse(heard, RATE)
         assert set(found.levels) - {None} == kept
-        np.testing.assert_array_equal(found.levels[None], channels.listen(heard))
+        np.testing.assert_array_equal(found.levels[None], channels.levels_of(heard))
 
 
 def test_levels_that_add_nothing_are_not_searched(fixed: Samples, voice: Samples) -> None:
@@ -230,9 +231,9 @@ def test_levels_that_add_nothing_are_not_searched(fixed: Samples, voice: Samples
         ([fixed, voice], {0, 1}),
         ([fixed, voice, -fixed, 0 * fixed], {0, 1}),
     ):
-        hearing = Hearing(RATE, len(sounds), levels=True)
-        hearing.hear(np.stack(sounds, axis=1), end=True)
-        assert set(hearing.levels(last=True)) - {None} == kept
+        feeder = ChannelFeeder(RATE, len(sounds), levels=True)
+        feeder.push(np.stack(sounds, axis=1), end=True)
+        assert set(feeder.levels(last=True)) - {None} == kept
 
 
 # Chance

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.provenance import fingerprint, matching
-from keybound.seal.search import Places
+from keybound.seal.search import SealSearch
 from keybound.watermark import channels
 from keybound.watermark.watermarker import Watermarker
 
@@ -39,12 +39,12 @@ def voice(clips: dict[str, Samples], host: Samples) -> Samples:
 
 @pytest.fixture(scope="module")
 def fixed(marker: Watermarker, host: Samples) -> Samples:
-    return marker.mark(host, RATE, **HOWS).samples
+    return marker.embed(host, RATE, **HOWS, check=False)
 
 
 @pytest.fixture(scope="module", params=["fixed", "rolling"])
 def sealed(request: pytest.FixtureRequest, marker: Watermarker, host: Samples) -> Samples:
-    return marker.mark(host, RATE, **HOWS, rolling=request.param == "rolling").samples
+    return marker.embed(host, RATE, **HOWS, rolling=request.param == "rolling", check=False)
 
 
 ARRANGEMENTS = [
@@ -60,12 +60,12 @@ def test_the_mark_its_seal_and_its_record_are_found(
     heard = arranged(name, sealed, voice)
     found = marker.analyse(heard, RATE)
     assert found.detection.present
-    places = Places((POSITION,))
-    verdict = marker.judge(found, key=KEY, payload=PAYLOAD, places=places)
+    search = SealSearch((POSITION,))
+    verdict = marker.judge(found, key=KEY, payload=PAYLOAD, search=search)
     assert (verdict.grade, verdict.verified, verdict.distance) == ("sealed", True, 0)
-    known = fingerprint.take(channels.listen(sealed))
+    known = fingerprint.take(channels.levels_of(sealed))
     assert matching.match(known, found.levels).decision == "same"
-    wrong = marker.judge(found, key=OTHER, payload=PAYLOAD, places=places)
+    wrong = marker.judge(found, key=OTHER, payload=PAYLOAD, search=search)
     assert min(wrong.seal.p, wrong.roll.p) > 1e-4
 
 
@@ -73,14 +73,14 @@ def test_the_mark_its_seal_and_its_record_are_found(
 def test_a_rolling_code_is_read_in_the_view_that_holds_it(
     marker: Watermarker, host: Samples, voice: Samples, name: str
 ) -> None:
-    rolled = marker.mark(host, RATE, **HOWS, rolling=True).samples
+    rolled = marker.embed(host, RATE, **HOWS, rolling=True, check=False)
     found = marker.analyse(arranged(name, rolled, voice), RATE)
-    verdict = marker.judge(found, key=KEY, payload=PAYLOAD, places=Places((POSITION,)))
+    verdict = marker.judge(found, key=KEY, payload=PAYLOAD, search=SealSearch((POSITION,)))
     assert verdict.roll.holds
     assert verdict.distance == 0
     alone = marker.analyse(rolled, RATE)
-    mono = marker.judge(alone, key=KEY, payload=PAYLOAD, places=Places((POSITION,)))
-    assert verdict.roll.places == len(found.detection.views) * mono.roll.places
+    mono = marker.judge(alone, key=KEY, payload=PAYLOAD, search=SealSearch((POSITION,)))
+    assert verdict.roll.tests == len(found.detection.views) * mono.roll.tests
 
 
 @pytest.mark.parametrize("rolling", [False, True])
@@ -128,19 +128,19 @@ def test_a_stereo_host_is_marked_recorded_and_known_mixed_down(
 def test_each_channel_may_carry_another_party(
     marker: Watermarker, host: Samples, voice: Samples
 ) -> None:
-    one = marker.mark(host, RATE, key=KEY, payload=PAYLOAD, position=1).samples
-    two = marker.mark(voice, RATE, key=OTHER, payload=0xBEE, position=2).samples
+    one = marker.embed(host, RATE, key=KEY, payload=PAYLOAD, position=1, check=False)
+    two = marker.embed(voice, RATE, key=OTHER, payload=0xBEE, position=2, check=False)
     found = marker.analyse(np.stack([one, two], axis=1), RATE)
     assert {mark.channel for mark in found.detection.marks} >= {0, 1}
     for key, payload in ((KEY, PAYLOAD), (OTHER, 0xBEE)):
-        verdict = marker.judge(found, key=key, payload=payload, places=Places())
+        verdict = marker.judge(found, key=key, payload=payload, search=SealSearch())
         assert (verdict.grade, verdict.distance) == ("sealed", 0)
         assert verdict.marks == len(found.detection.marks)
         assert verdict.bound == pytest.approx(len(found.detection.marks) * codes.bound(16, 2))
 
 
 def test_one_mark_in_two_channels_is_one_mark(marker: Watermarker, host: Samples) -> None:
-    marked = marker.mark(np.stack([host, late(host, 0.01)], axis=1), RATE, **HOWS).samples
+    marked = marker.embed(np.stack([host, late(host, 0.01)], axis=1), RATE, **HOWS, check=False)
     found = marker.detect(marked, RATE)
     assert len(found.others) == 2
     assert len(found.marks) == 1
@@ -148,11 +148,11 @@ def test_one_mark_in_two_channels_is_one_mark(marker: Watermarker, host: Samples
 
 
 def test_p_counts_the_channels(marker: Watermarker, fixed: Samples, voice: Samples) -> None:
-    places = Places((POSITION,))
-    mono = marker.verify(fixed, RATE, key=KEY, payload=PAYLOAD, places=places)
+    search = SealSearch((POSITION,))
+    mono = marker.verify(fixed, RATE, key=KEY, payload=PAYLOAD, search=search)
     heard = arranged("beside a louder voice", fixed, voice)
-    both = marker.verify(heard, RATE, key=KEY, payload=PAYLOAD, places=places)
-    assert both.seal.places == 3 * mono.seal.places
+    both = marker.verify(heard, RATE, key=KEY, payload=PAYLOAD, search=search)
+    assert both.seal.tests == 3 * mono.seal.tests
     assert both.seal.channel == 0
     assert "in channel 0 alone" in both.words
     assert mono.seal.channel is None
@@ -162,9 +162,9 @@ def test_a_recording_of_two_voices_is_the_same_mixed_down(
     host: Samples, voice: Samples, marker: Watermarker
 ) -> None:
     both = np.stack([host, voice], axis=1)
-    known = fingerprint.take(channels.listen(both))
-    assert matching.match(known, channels.listen(both.mean(axis=1))).decision == "same"
-    assert matching.match(known, channels.listen(host[::-1])).decision != "same"
+    known = fingerprint.take(channels.levels_of(both))
+    assert matching.match(known, channels.levels_of(both.mean(axis=1))).decision == "same"
+    assert matching.match(known, channels.levels_of(host[::-1])).decision != "same"
     heard = marker.analyse(np.stack([voice, host[::-1]], axis=1), RATE).levels
     assert matching.match(known, heard).p >= matching.match(known, heard[None]).p / 3
 
@@ -173,6 +173,6 @@ def test_a_sketch_holds_the_channels(host: Samples, voice: Samples, marker: Wate
     found = marker.analyse(np.stack([host, 4 * voice], axis=1), RATE)
     sent = matching.Sketch.parse(matching.Sketch.of(found.levels).to_bytes())
     assert [one.channel for one in (sent, *sent.others)] == [None, 0, 1]
-    known = fingerprint.take(channels.listen(host))
+    known = fingerprint.take(channels.levels_of(host))
     direct, there = matching.match(known, found.levels), matching.match(known, sent)
     assert (direct.decision, direct.channel) == (there.decision, there.channel) == ("same", 0)

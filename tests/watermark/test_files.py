@@ -17,12 +17,14 @@ from keybound.crypto.keys import Key
 from keybound.errors import AudioError
 from keybound.seal import pattern, tiles
 from keybound.watermark import files
+from keybound.watermark.stream import EmbedOptions
 from keybound.watermark.watermarker import Watermarker
 
 Samples = NDArray[Any]
 
 KEY = Key(bytes(range(32)))
 PAYLOAD = 0x5EED
+OPTIONS = EmbedOptions(KEY, PAYLOAD, position=0)
 DATA = Path(__file__).parents[1] / "data"
 with_ffmpeg = pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="ffmpeg is absent")
 
@@ -72,16 +74,15 @@ def test_a_file_in_blocks_is_marked_as_the_whole(
     source = host(name, rate, channels, subtype=subtype)
     output = source.with_name("marked" + source.suffix)
     seen: list[tuple[int, int]] = []
-    verdict, written = files.embed(
+    written = files.embed(
         marker,
         source,
         output,
-        key=KEY,
-        payload=PAYLOAD,
-        position=0,
+        OPTIONS,
         progress=lambda *at: seen.append(at),
     )
-    assert verdict.verified
+    assert written.verdict is not None
+    assert written.verdict.verified
     assert (written.clipped, written.position) == (0, 0)
     read, made = recordings.read(source), recordings.read(output)
     kinds = [(r.sample_rate, r.format, r.subtype, r.samples.shape) for r in (read, made)]
@@ -118,9 +119,7 @@ def test_memory_hardly_grows_with_length(
             marker,
             tmp_path / "a.wav",
             tmp_path / "b.wav",
-            key=KEY,
-            payload=PAYLOAD,
-            position=0,
+            OPTIONS,
             replace=True,
         )
         peaks.append(tracemalloc.get_traced_memory()[1])
@@ -134,9 +133,7 @@ def test_peaks_beyond_full_scale_are_limited_and_counted(
 ) -> None:
     loud = speech / np.abs(speech).max()
     sf.write(tmp_path / "loud.wav", loud, 16_000, subtype="PCM_16")
-    _, written = files.embed(
-        marker, tmp_path / "loud.wav", tmp_path / "out.wav", key=KEY, payload=PAYLOAD, position=0
-    )
+    written = files.embed(marker, tmp_path / "loud.wav", tmp_path / "out.wav", OPTIONS)
     read = recordings.read(tmp_path / "loud.wav")
     whole = marker.embed(read.samples, 16_000, key=KEY, payload=PAYLOAD, position=0)
     assert written.clipped == np.count_nonzero(np.abs(whole) > 1.0)
@@ -148,7 +145,7 @@ def test_a_file_cut_short_leaves_nothing(marker: Watermarker, host: Host, tmp_pa
     path = host("a.flac")
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     with pytest.raises(AudioError, match="cut short"):
-        files.embed(marker, path, tmp_path / "b.flac", key=KEY, payload=PAYLOAD, position=0)
+        files.embed(marker, path, tmp_path / "b.flac", OPTIONS)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.flac"]
 
 
@@ -171,16 +168,13 @@ def test_an_m4a_is_marked_and_stays_one(
     assert (read.sample_rate, read.format, read.subtype) == (rate, "M4A", "AAC")
     assert abs(len(read.samples) - len(first.samples)) <= 2_048
     assert {name: read.tags.get(name) for name in tags} == tags
-    verdict, _ = files.embed(
-        marker, tmp_path / "a.m4a", tmp_path / "b.m4a", key=KEY, payload=PAYLOAD, position=0
-    )
-    assert verdict.verified
+    written = files.embed(marker, tmp_path / "a.m4a", tmp_path / "b.m4a", OPTIONS)
+    assert written.verdict is not None
+    assert written.verdict.verified
     again = recordings.read(tmp_path / "b.m4a")
     assert (again.sample_rate, again.samples.shape[1]) == (rate, channels)
     assert {name: again.tags.get(name) for name in tags} == tags
-    files.embed(
-        marker, tmp_path / "a.m4a", tmp_path / "b.flac", key=KEY, payload=PAYLOAD, position=0
-    )
+    files.embed(marker, tmp_path / "a.m4a", tmp_path / "b.flac", OPTIONS)
     names = {"a.wav", "a.m4a", "b.m4a", "b.flac"}
     assert {path.name for path in tmp_path.iterdir()} == names
 

@@ -12,7 +12,7 @@ import pytest
 
 from keybound import Detection, Grader, Key, KeyBoundError, Verdict, Watermarker
 from keybound.crypto import codes
-from keybound.seal.search import SEALED_P, tail
+from keybound.seal.search import SEALED_P, p_bound
 
 BITS, RHO, PAYLOAD = 16, 2, 0x5EED
 TILES = 1000  # of a recording: four seconds have 6400
@@ -122,7 +122,7 @@ def z_of(signs: Signs, q: Signs) -> float:
 
 
 def is_sealed(signs: Signs, q: Signs) -> bool:
-    return tail(z_of(signs, q), PLACES) < SEALED_P
+    return p_bound(z_of(signs, q), PLACES) < SEALED_P
 
 
 def test_z_gives_a_sign_with_each_answer() -> None:

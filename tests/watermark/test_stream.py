@@ -14,7 +14,7 @@ import keybound
 from keybound.audio import recordings
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError
-from keybound.watermark.stream import StreamDetector, StreamEmbedder
+from keybound.watermark.stream import EmbedOptions, StreamDetector, StreamEmbedder
 from keybound.watermark.watermarker import Watermarker
 
 Samples = NDArray[Any]
@@ -46,7 +46,7 @@ def test_a_stream_is_marked_as_the_whole_is_and_on_time(
     host = recordings.resample(clip[: data.draw(st.integers(1_700, 24_000))], RATE, rate)
     host = np.stack([host, 0.5 * host[::-1]], axis=1) if channels == 2 else host
     whole = marker.embed(host, rate, key=KEY, payload=PAYLOAD, position=0, check=False)
-    stream = marker.embedder(rate, key=KEY, payload=PAYLOAD, position=0, channels=channels)
+    stream = marker.embedder(rate, EmbedOptions(KEY, PAYLOAD, position=0), channels=channels)
     assert stream.latency_s <= 0.2
     parts, taken = [], 0
     for block in cut(data, host):

@@ -14,6 +14,7 @@ from keybound.provenance.records import Entry
 from keybound.types import Analysis
 from keybound.watermark import files, verification
 from keybound.watermark.claims import Claim, Options
+from keybound.watermark.stream import EmbedOptions
 from keybound.watermark.verdict import Verdict
 from keybound.watermark.watermarker import Watermarker
 
@@ -36,7 +37,7 @@ def forged(marker: Watermarker, code: codes.Bits) -> Analysis:
     """Mark other speech with a code: the networks are public, and any key writes any code."""
     payload = codes.from_bits(code ^ codes.mask(FORGER, BITS))
     host = speech("espeak-ng-gb")
-    return heard(marker, marker.mark(host, RATE, key=FORGER, payload=payload).samples)
+    return heard(marker, marker.embed(host, RATE, key=FORGER, payload=payload, check=False))
 
 
 def judged(marker: Watermarker, found: Analysis, *entries: Entry, **how: Any) -> Verdict:
@@ -46,9 +47,8 @@ def judged(marker: Watermarker, found: Analysis, *entries: Entry, **how: Any) ->
 def entry(found: Analysis, position: int) -> Entry:
     taken = fingerprint.take(found.levels[None])
     written = files.Written(7.0, 0.1, 0, position, 7 * RATE, RATE, "", taken)
-    of: Any = {"party": "alice", "key": KEY, "payload": PAYLOAD}
-    made = files.record(Watermarker(), written, nonce=codes.position_nonce(position), **of)
-    return Entry(1, made)
+    options = EmbedOptions(KEY, PAYLOAD, codes.position_nonce(position))
+    return Entry(1, files.record(Watermarker(), written, options, party="alice"))
 
 
 def test_the_nonce_of_a_position() -> None:
@@ -63,10 +63,9 @@ def test_the_nonce_of_a_position() -> None:
 
 def test_one_known_payload_opens_the_fixed_mask(marker: Watermarker) -> None:
     """The paper's concession: what is read from one recording marks any other as the party's."""
-    marked = marker.mark(speech("flite-rms"), RATE, key=KEY, payload=PAYLOAD, position=3)
-    code = (heard(marker, marked.samples).detection.code_logits > 0).astype(
-        np.uint8
-    )  # no key is needed
+    marked = marker.embed(speech("flite-rms"), RATE, key=KEY, payload=PAYLOAD, position=3)
+    found = marker.detect(marked, RATE)  # no key is needed
+    code = (found.code_logits > 0).astype(np.uint8)
     mask = code ^ codes.to_bits(PAYLOAD, BITS)  # and the payload is known
     assert np.array_equal(mask, codes.mask(KEY, BITS))
     verdict = judged(marker, forged(marker, mask ^ codes.to_bits(PAYLOAD, BITS)))
@@ -75,7 +74,7 @@ def test_one_known_payload_opens_the_fixed_mask(marker: Watermarker) -> None:
 
 def test_a_mask_of_its_own_opens_nothing_else(marker: Watermarker) -> None:
     how: Any = {"key": KEY, "payload": PAYLOAD, "position": 3, "nonce": codes.position_nonce(3)}
-    marked = heard(marker, marker.mark(speech("flite-rms"), RATE, **how).samples)
+    marked = heard(marker, marker.embed(speech("flite-rms"), RATE, **how, check=False))
     code = (marked.detection.code_logits > 0).astype(np.uint8)
     assert np.array_equal(code, codes.encode(PAYLOAD, KEY, BITS, codes.position_nonce(3)))
     for entries in ((), (entry(marked, 3),)):
@@ -83,7 +82,7 @@ def test_a_mask_of_its_own_opens_nothing_else(marker: Watermarker) -> None:
         assert (own.grade, own.distance, own.seal.position) == ("sealed", 0, 3)
         copied = judged(marker, forged(marker, code), *entries, own_mask=True)
         assert (copied.grade, copied.mask_known) == ("present", False)
-        assert "no seal and no record says with which mask" in copied.words
+        assert "no seal and no record gives its mask" in copied.words
     # A verifier who names the position is taken in by the payload alone, and told of the audio.
     named = judged(marker, forged(marker, code), entry(marked, 3), own_mask=True, position=3)
     assert (named.grade, named.origin.match) == ("attributed", "other")
@@ -91,7 +90,7 @@ def test_a_mask_of_its_own_opens_nothing_else(marker: Watermarker) -> None:
 
 def test_the_record_says_which_mask_where_the_seal_is_gone(marker: Watermarker) -> None:
     how: Any = {"key": KEY, "payload": PAYLOAD, "nonce": codes.position_nonce(900)}
-    unsealed = marker.mark(speech("flite-rms"), RATE, seal=False, **how).samples
+    unsealed = marker.embed(speech("flite-rms"), RATE, seal=False, **how, check=False)
     found = heard(marker, unsealed)
     lost = judged(marker, found, own_mask=True)
     assert (lost.rule_holds, lost.mask_known) == (False, False)
@@ -110,19 +109,21 @@ def recorded(
 ) -> Entry:
     taken = fingerprint.take(found.levels[None])
     written = files.Written(7.0, 0.1, 0, position, 7 * RATE, RATE, "", taken)
-    of: Any = {"party": "alice", "key": key, "payload": PAYLOAD}
-    return Entry(number, files.record(Watermarker(), written, nonce=nonce, **of))
+    options = EmbedOptions(key, PAYLOAD, nonce)
+    return Entry(number, files.record(Watermarker(), written, options, party="alice"))
 
 
 def test_the_record_of_a_position_says_which_mask(marker: Watermarker) -> None:
     """Neither the nonce nor the mode is told: records of other recordings say them too."""
     how: Any = {"key": KEY, "payload": PAYLOAD, "position": 9}
     for nonce in (b"\x01\x02", codes.position_nonce(9)):
-        marked = heard(marker, marker.mark(speech("flite-rms"), RATE, **how, nonce=nonce).samples)
+        marked = heard(
+            marker, marker.embed(speech("flite-rms"), RATE, **how, nonce=nonce, check=False)
+        )
         assert judged(marker, marked).grade == "present"
         found = judged(marker, marked, recorded(marked, 9, nonce))
         assert (found.grade, found.distance, found.origin.match) == ("sealed", 0, "same")
-        # Two recordings at one position have two records, and both masks are looked for.
+        # Two recordings at one position have two records, and both masks are searched for.
         both = (recorded(marked, 9, b"other"), recorded(marked, 9, nonce, 2))
         found = judged(marker, marked, *both)
         assert (found.grade, found.distance) == ("sealed", 0)
@@ -131,7 +132,7 @@ def test_the_record_of_a_position_says_which_mask(marker: Watermarker) -> None:
 def test_a_mask_is_taken_from_the_record_of_this_audio_alone(marker: Watermarker) -> None:
     """Whoever learned the mask of one recording cannot use it on another host."""
     how: Any = {"key": KEY, "payload": PAYLOAD, "nonce": b"\x07", "seal": False}
-    marked = heard(marker, marker.mark(speech("flite-rms"), RATE, **how).samples)
+    marked = heard(marker, marker.embed(speech("flite-rms"), RATE, **how, check=False))
     kept = recorded(marked, None, b"\x07")
     own = judged(marker, marked, kept)
     assert (own.grade, own.distance, own.origin.match) == ("attributed", 0, "same")
@@ -145,7 +146,7 @@ def test_a_mask_is_taken_from_the_record_of_this_audio_alone(marker: Watermarker
 def test_a_rolling_piece_is_read_where_its_record_says(marker: Watermarker) -> None:
     """Too short for a rolling code to be proved, but the audio is known, and so is its place."""
     how: Any = {"key": KEY, "payload": PAYLOAD, "position": 3, "rolling": True}
-    whole = marker.mark(speech("flite-rms"), RATE, **how).samples
+    whole = marker.embed(speech("flite-rms"), RATE, **how, check=False)
     kept = recorded(heard(marker, whole), 3, b"")
     piece = heard(marker, whole[int(2.5 * RATE) : 4 * RATE])
     assert not judged(marker, piece).rule_holds
@@ -158,7 +159,7 @@ def test_a_rolling_piece_is_read_where_its_record_says(marker: Watermarker) -> N
 def test_the_place_that_a_record_names_is_tried_first(marker: Watermarker) -> None:
     """A piece from the middle whose seal is too weak among all places, and not at this one."""
     how: Any = {"key": KEY, "payload": PAYLOAD, "position": 200}
-    whole = marker.mark(speech("espeak-ng-gb"), RATE, **how).samples
+    whole = marker.embed(speech("espeak-ng-gb"), RATE, **how, check=False)
     kept = recorded(heard(marker, whole), 200, b"")
     rng = np.random.default_rng(0)
     noise = rng.normal(scale=0.1 * float(np.std(whole)), size=len(whole)).astype(np.float32)
@@ -168,7 +169,7 @@ def test_the_place_that_a_record_names_is_tried_first(marker: Watermarker) -> No
     assert (named.grade, named.seal.position, named.seal.searched) == ("sealed", 200, "record")
     assert named.seal.start_s == pytest.approx(1.3, abs=0.03)
     # Parties, layers, half of the chance for records; views and starts at the one place.
-    assert named.seal.places == 2 * 2 * 2 * 41
+    assert named.seal.tests == 2 * 2 * 2 * 41
     wrong = [Claim("alice", Key(bytes([n]) * 32), PAYLOAD, None) for n in range(1, 9)]
     for one in wrong:
         own = recorded(heard(marker, whole), 200, b"", key=one.key)
@@ -180,11 +181,11 @@ def test_a_record_that_does_not_help_hides_nothing(marker: Watermarker) -> None:
     """The audio of a record without its mark, too short to be searched everywhere."""
     host = speech("flite-rms")[: int(1.1 * RATE)]
     how: Any = {"key": KEY, "payload": PAYLOAD, "position": 3}
-    kept = recorded(heard(marker, marker.mark(host, RATE, **how).samples), 3, b"")
+    kept = recorded(heard(marker, marker.embed(host, RATE, **how, check=False)), 3, b"")
     found = judged(marker, heard(marker, host), kept)
     assert (found.seal.holds, found.origin.match) == (False, "same")
     assert found.seal.searched == "start"
-    assert "too short to look for a seal in it if it was cut" in found.words
+    assert "too short to find the seal if it was cut" in found.words
 
 
 # Many parties
@@ -193,7 +194,7 @@ def test_a_record_that_does_not_help_hides_nothing(marker: Watermarker) -> None:
 def test_all_of_many_parties_are_searched(marker: Watermarker) -> None:
     """Beyond twenty too: a rolling recording that was cut agrees with no payload by itself."""
     how: Any = {"key": KEY, "payload": PAYLOAD, "position": 77, "rolling": True}
-    cut = marker.mark(speech("flite-rms"), RATE, **how).samples[int(1.7 * RATE) :]
+    cut = marker.embed(speech("flite-rms"), RATE, **how, check=False)[int(1.7 * RATE) :]
     claims = [Claim(f"{n}", Key(bytes([n]) * 32), n, None) for n in range(24)]
     steps: list[tuple[int, int]] = []
     verdicts = verification.judge(
@@ -212,4 +213,4 @@ def test_all_of_many_parties_are_searched(marker: Watermarker) -> None:
     assert (len(steps) > 100, steps[-1]) == (True, (whole, whole))
     # The chance of a false answer is shared by all.
     alone = verification.judge(marker.card, heard(marker, cut), [ALICE], {})[0]
-    assert verdicts[-1].seal.places == 25 * alone.seal.places
+    assert verdicts[-1].seal.tests == 25 * alone.seal.tests

@@ -178,7 +178,7 @@ def test_a_short_recording_is_called_short(
     marker: Watermarker, clip: Samples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deaf = replace(marker.card, threshold=1.1, tail=Tail(1e9, 1.0, 1.0))  # never present
-    monkeypatch.setattr(marker.engine, "card", deaf)
+    monkeypatch.setattr(marker.networks, "card", deaf)
     for length, why in ((3_200, "only 0.20 s long"), (40_000, "mostly silence, or not speech")):
         with pytest.warns(MarkWarning, match=f"{why}$"):
             marker.embed(clip[8_000 : 8_000 + length], RATE, key=KEY, payload=PAYLOAD, position=0)

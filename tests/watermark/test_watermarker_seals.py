@@ -13,7 +13,7 @@ from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.errors import CodeError, KeyBoundError
 from keybound.seal import pattern
-from keybound.seal.search import NOTHING, Places, Sealed
+from keybound.seal.search import NOTHING, Sealed, SealSearch
 from keybound.watermark.verdict import GRADES, Verdict
 from keybound.watermark.watermarker import Watermarker
 
@@ -50,26 +50,26 @@ def test_a_mark_is_sealed_where_it_is_wanted(marker: Watermarker, clip: Samples)
     marked = marker.embed(clip, RATE, **whose, seal=False)
     assert marker.verify(marked, RATE, **whose).grade == "attributed"
     marked = marker.embed(clip, RATE, **whose, position=7)
-    for places, grade in (
-        (Places(), "sealed"),
-        (Places((7,)), "sealed"),
-        (Places((8,)), "attributed"),
-        (Places(()), "attributed"),
+    for where, grade in (
+        (SealSearch(), "sealed"),
+        (SealSearch((7,)), "sealed"),
+        (SealSearch((8,)), "attributed"),
+        (SealSearch(()), "attributed"),
     ):
-        assert marker.verify(marked, RATE, **whose, places=places).grade == grade
+        assert marker.verify(marked, RATE, **whose, search=where).grade == grade
     for other in ({"payload": PAYLOAD ^ 1}, {"nonce": b"n"}, {"key": Key(bytes(32))}):
-        verdict = marker.verify(marked, RATE, **whose | other, places=Places((7,)))
-        assert not verdict.seal.holds  # the seal speaks for key, payload and nonce
+        verdict = marker.verify(marked, RATE, **whose | other, search=SealSearch((7,)))
+        assert not verdict.seal.holds  # the seal is bound to key, payload and nonce
 
 
 def test_each_recording_gets_a_position_that_is_told(marker: Watermarker, clip: Samples) -> None:
     whose = {"key": KEY, "payload": PAYLOAD}
-    made = [marker.mark(clip[:RATE], RATE, **whose) for _ in range(12)]
+    made = [marker.embed_with_position(clip[:RATE], RATE, **whose, check=False) for _ in range(12)]
     assert len({one.position for one in made}) > 1  # all alike once in 10^26
     for one in made[:2]:
         again = marker.embed(clip[:RATE], RATE, **whose, position=one.position)
         np.testing.assert_array_equal(one.samples, again)
-    assert marker.mark(clip, RATE, **whose, seal=False).position is None
+    assert marker.embed_with_position(clip, RATE, **whose, seal=False, check=False).position is None
     with pytest.raises(CodeError, match="without a seal"):
         marker.embed(clip, RATE, **whose, position=3, seal=False)
 
@@ -80,7 +80,7 @@ def test_levels_are_heard_only_where_they_are_asked_for(
     whose = {"key": KEY, "payload": PAYLOAD}
     heard = marker.analyse(clip, RATE)
     assert len(heard.levels[None]) == pytest.approx(100 * len(clip) / RATE, abs=2)
-    monkeypatch.setattr(pattern, "listener", lambda: pytest.fail("nobody asked"))
+    monkeypatch.setattr(pattern, "level_feeder", lambda: pytest.fail("nobody asked"))
     marker.attribute(marker.detect(clip, RATE), **whose)
     stream = marker.detector(RATE)
     stream.push(clip)
@@ -118,14 +118,14 @@ def test_a_verdict_reads_as_a_sentence() -> None:
         ),
         start: (
             "marked, payload agrees in 9 of 16 bits, 14 needed; "
-            "too short to look for a seal in it if it was cut"
+            "too short to find the seal if it was cut"
         ),
         replace(start, seal=replace(NOTHING, searched="some")): (
             "marked, payload agrees in 9 of 16 bits, 14 needed; "
-            "a seal was not looked for everywhere in so long a recording (--position)"
+            "the seal was not searched for everywhere in so long a recording (--position)"
         ),
         replace(start, seal=NOTHING): (
-            "marked, payload agrees in 9 of 16 bits, 14 needed; no seal was looked for"
+            "marked, payload agrees in 9 of 16 bits, 14 needed; no seal was searched for"
         ),
     }
     for verdict, words in sentences.items():
@@ -143,7 +143,7 @@ def test_a_forger_with_the_networks_and_a_payload_is_attributed_but_never_sealed
     host = clip[::-1].copy()
     for theirs in range(3):
         own = Key(bytes([theirs]) * 32)
-        carrier = Sum([marker.engine.embedder(code), pattern.embedder(own, code, 0)])
+        carrier = Sum([marker.networks.embedder(code), pattern.embedder(own, code, 0)])
         made = np.concatenate([carrier.push(host), carrier.flush()])[: len(host)]
         verdict = marker.verify(host + made, RATE, key=KEY, payload=PAYLOAD)
         assert verdict.grade == "attributed"
@@ -163,4 +163,4 @@ def test_a_mean_of_recordings_keeps_the_seals_of_all(marker: Watermarker, clip: 
     copies = [marker.embed(long, RATE, **whose, position=p, check=False) for p in range(2)]
     found = marker.analyse(np.mean(copies, axis=0), RATE)
     for position in range(2):
-        assert marker.judge(found, **whose, places=Places((position,))).seal.holds
+        assert marker.judge(found, **whose, search=SealSearch((position,))).seal.holds

@@ -24,7 +24,7 @@ __all__ = ["ATTACKS", "SUITES", "Attack", "Parameters", "attack", "available", "
 
 
 def attack(name: str) -> Attack:
-    """Give the attack of this name, or the chain of the names joined by `+`.
+    """Return the attack of this name, or the chain of the names joined by `+`.
 
     A name may end in `@` and a strength, which sets the attack's dial: `noise@30`.
     """
@@ -38,7 +38,7 @@ def chain(names: list[str]) -> Attack:
 
 
 def available(name: str) -> str | None:
-    """Say why an attack cannot run here ("weights absent"); None when it can.
+    """Return why an attack cannot run here ("weights absent"); None when it can.
 
     Looks for tools, packages and weights, and runs none of them.
     """

@@ -210,7 +210,7 @@ ATTACKS: dict[str, Attack] = {
         trim_s=1.234,
     ),
     "packet-loss": _timing(
-        "5 % of packets of 20 ms lost, zeros in their place",
+        "5 % of packets of 20 ms lost, replaced by zeros",
         timing.packet_loss,
         dial=("loss_percent", 0, 100),
         seeded=True,

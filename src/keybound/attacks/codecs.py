@@ -1,7 +1,7 @@
 """Codec attacks: the real encoders and decoders that libsndfile carries, in memory.
 
 MP3 is LAME at a constant bitrate, Opus and Vorbis are the reference libraries, which vary theirs,
-and the telephone speaks G.711.
+and the telephone uses G.711.
 A rate that the codec cannot take is resampled to one that it can, as its own tools do. The
 settings below were measured by the size of the files: see `tests/attacks/test_codecs.py`.
 Knows nothing of marks, keys or networks.
@@ -72,7 +72,7 @@ def opus(samples: Samples, sample_rate: int, *, bitrate_kbps: float) -> Samples:
 def vorbis(samples: Samples, sample_rate: int, *, quality: float) -> Samples:
     """Encode with Vorbis at a `quality` from 0 to 1 (the encoder's 0 to 10) and decode.
 
-    Vorbis has no bitrate of its own accord: 0.6 comes to 48 kbps for speech at 16 kHz.
+    Vorbis has no fixed bitrate: 0.6 is about 48 kbps for speech at 16 kHz.
     """
     working_hz = min(sample_rate, VORBIS_HIGHEST_HZ)
     return at_rate(
@@ -106,7 +106,7 @@ def encode(
     level: float | None,
     mode: str | None,
 ) -> bytes:
-    """Give the file that libsndfile writes for the clip at a compression level."""
+    """Return the file that libsndfile writes for the clip at a compression level."""
     file = BytesIO()
     try:
         sf.write(

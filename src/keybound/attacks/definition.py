@@ -104,7 +104,7 @@ def define(
 
 
 def at_strength(hit: Attack, told: float) -> Attack:
-    """Give the attack with its dial set for good; an impossible strength is refused here."""
+    """Return the attack with a fixed strength; raise an error for an impossible one."""
     hit.draw(np.random.default_rng(0), told)
 
     def draw(rng: np.random.Generator, strength: float | None = None) -> Parameters:

@@ -38,7 +38,7 @@ def deepfilternet(samples: Samples, sample_rate: int) -> Samples:
     calls.df_create.restype = ctypes.c_void_p
 
     def transform(clip: Samples) -> Samples:
-        # A state for each clip: it remembers what it heard, and cannot be made to forget.
+        # A state for each clip: it depends on earlier input, and cannot be reset.
         state = ctypes.c_void_p(
             calls.df_create(str(model).encode(), ctypes.c_float(DEEPFILTERNET_LIMIT_DB), None)
         )
@@ -46,7 +46,7 @@ def deepfilternet(samples: Samples, sample_rate: int) -> Samples:
             return _by_frames(
                 clip,
                 DEEPFILTERNET_DELAY,
-                lambda heard, cleaned: calls.df_process_frame(state, heard, cleaned),
+                lambda noisy, cleaned: calls.df_process_frame(state, noisy, cleaned),
             )
         finally:
             calls.df_free(state)
@@ -72,7 +72,7 @@ def rnnoise(samples: Samples, sample_rate: int) -> Samples:
             cleaned = _by_frames(
                 clip * RNNOISE_SCALE,
                 RNNOISE_DELAY,
-                lambda heard, cleaned: calls.rnnoise_process_frame(state, cleaned, heard),
+                lambda noisy, cleaned: calls.rnnoise_process_frame(state, cleaned, noisy),
             )
         finally:
             calls.rnnoise_destroy(state)
@@ -115,10 +115,10 @@ def nsnet2_file() -> Path:
 def _by_frames(samples: Samples, delay: int, process: Any) -> Samples:
     """Run a library over frames of 10 ms, each from one buffer into another."""
     frames = -(-(samples.size + delay) // CALL_FRAME)
-    heard = np.ascontiguousarray(fit(samples, frames * CALL_FRAME), dtype=np.float32)
-    cleaned = np.empty_like(heard)
-    for start in range(0, heard.size, CALL_FRAME):
-        process(heard[start:].ctypes.data_as(FLOATS), cleaned[start:].ctypes.data_as(FLOATS))
+    noisy = np.ascontiguousarray(fit(samples, frames * CALL_FRAME), dtype=np.float32)
+    cleaned = np.empty_like(noisy)
+    for start in range(0, noisy.size, CALL_FRAME):
+        process(noisy[start:].ctypes.data_as(FLOATS), cleaned[start:].ctypes.data_as(FLOATS))
     return cleaned[delay:]
 
 

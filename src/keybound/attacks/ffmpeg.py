@@ -117,7 +117,7 @@ def _round_trip(
 
 
 def convert(path: str, source: tuple[str, ...], target: tuple[str, ...], content: bytes) -> bytes:
-    """Give what ffmpeg makes of some bytes."""
+    """Return what ffmpeg makes of some bytes."""
     quiet = ("-hide_banner", "-loglevel", "error")
     done = subprocess.run(
         [path, *quiet, *source, *target, "pipe:"], input=content, capture_output=True

@@ -255,7 +255,7 @@ def _vocode(generator: Any, samples: Samples, sample_rate: int) -> Samples:
 
 
 def log_mel(samples: Samples, settings: Any) -> NDArray[np.float32]:
-    """Give the spectrogram that HiFi-GAN and BigVGAN were trained on, (bands, frames).
+    """Return the spectrogram that HiFi-GAN and BigVGAN were trained on, (bands, frames).
 
     A frame stands in the middle of the hop that is made of it: there is no delay.
     """
@@ -273,7 +273,7 @@ def log_mel(samples: Samples, settings: Any) -> NDArray[np.float32]:
 def mel_triangles(
     sample_rate: int, window: int, bands: int, top_hz: float
 ) -> NDArray[np.float64]:  # (bins, bands)
-    """Give the triangles of Slaney's mel scale from 0 Hz up, each of unit area."""
+    """Return the triangles of Slaney's mel scale from 0 Hz up, each of unit area."""
     top_mel = 15 + 27 * np.log(top_hz / 1000) / np.log(6.4)  # 15 mel below 1 kHz, evenly
     edges_mel = np.linspace(0.0, top_mel, bands + 2)
     above_khz = 1000 * 6.4 ** ((edges_mel - 15) / 27)

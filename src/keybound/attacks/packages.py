@@ -14,7 +14,7 @@ CACHE = Path.home() / ".cache"  # where other programs keep the weights that the
 
 
 def package(name: str, module: str, *, source: str = "keybound[bench]") -> Path:
-    """Give the folder of an installed package, whose code is not run; `source` would bring it."""
+    """Return the folder of an installed package without importing it; `source` installs it."""
     try:
         spec = find_spec(module)
     except ValueError:  # imported by other means, and without a place
@@ -25,7 +25,7 @@ def package(name: str, module: str, *, source: str = "keybound[bench]") -> Path:
 
 
 def weights(what: str, variable: str, usual: Iterable[Path], *files: str) -> Path:
-    """Give the first folder that has the files: the variable's if it is set, else a usual one."""
+    """Return the first folder that has the files: the variable's if it is set, else a usual one."""
     named = os.environ.get(variable)
     for folder in [Path(named)] if named else usual:
         if all((folder / file).is_file() for file in files):

@@ -30,7 +30,7 @@ def resample(samples: Samples, from_hz: float, to_hz: float) -> Samples:
 
 
 def next_rate(sample_rate: int, offered: Iterable[int]) -> int:
-    """Give the lowest offered rate that holds the clip's band, or the highest there is."""
+    """Return the lowest offered rate that holds the clip's band, or the highest there is."""
     rates = sorted(offered)
     return next((rate for rate in rates if rate >= sample_rate), rates[-1])
 

@@ -1,4 +1,4 @@
-"""Scenes: the room around the speaker, and what else is heard in it.
+"""Scenes: the room around the speaker, and other sounds in it.
 
 Knows nothing of marks, keys or networks.
 """
@@ -19,7 +19,7 @@ from keybound.errors import AttackError
 def reverb(
     samples: Samples, sample_rate: int, *, rt60_s: float, direct_db: float, seed: int
 ) -> Samples:
-    """Let the clip sound in a simulated room.
+    """Return the clip as it sounds in a simulated room.
 
     Its response is the direct sound and then Gaussian noise that falls by 60 dB in `rt60_s`;
     `direct_db` is the ratio of their energies (0 dB: about 0.7 m from the speaker in a living room
@@ -49,7 +49,7 @@ def noise_recordings() -> list[Path]:
 def background(samples: Samples, sample_rate: int, *, snr_db: float, seed: int) -> Samples:
     """Add a piece of a recording of noise at `snr_db` below the energy of the clip.
 
-    The seed chooses the recording, by its place in the order of names, and where the piece begins;
+    The seed chooses the recording, by its index in the order of names, and where the piece begins;
     a recording too short for the clip is repeated, one that is silent there passed over.
     """
     rng = np.random.default_rng(seed)

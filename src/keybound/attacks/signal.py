@@ -183,7 +183,7 @@ def allpass(samples: Samples, sample_rate: int, *, sections: int) -> Samples:
 
 
 def shift(samples: Samples, sample_rate: int, *, delay_s: float) -> Samples:
-    """Let the clip begin late (zeros before it), or early where `delay_s` is negative."""
+    """Delay the clip (zeros before it), or cut its start where `delay_s` is negative."""
     delay = round(delay_s * sample_rate)
     silence = np.zeros(min(abs(delay), samples.size), np.float32)
     if delay < 0:

@@ -81,7 +81,7 @@ def _hop(sample_rate: int) -> int:
 
 
 def _analyse(samples: Samples, sample_rate: int) -> Spectrum:
-    """Give the centred short-time spectrum, zeros beyond both ends."""
+    """Return the centred short-time spectrum, zeros beyond both ends."""
     hop = _hop(sample_rate)
     # scipy shortens the window for clips below one window; zeros keep the grid instead.
     padded = fit(samples, max(samples.size, 4 * hop))
@@ -115,7 +115,7 @@ def _phase_from(
 
 
 def _mel_triangles(sample_rate: int, bands: int) -> Magnitudes:
-    """Give the triangles of a mel filterbank from 0 Hz to half the rate, (bands, bins)."""
+    """Return the triangles of a mel filterbank from 0 Hz to half the rate, (bands, bins)."""
     spacing_mel = _mel_of(MEL_TOP_HZ) / (bands + 1)
     top_mel = _mel_of(sample_rate / 2)
     edges_mel = np.linspace(0.0, top_mel, round(top_mel / spacing_mel) + 1)

@@ -1,4 +1,4 @@
-"""Named lists of attacks, for the benchmark and for whoever compares with others' tables.
+"""Named lists of attacks, for the benchmark and for comparison with the tables of others.
 
 Each entry is what `attack` takes: names, with `@` and a strength where it is not the nominal one,
 joined by `+` where one follows the other. The lists of other benchmarks hold their attacks and

@@ -16,8 +16,8 @@ from keybound.attacks.rates import Samples, fit, resample
 Long = NDArray[np.float64]
 
 HOP_S = 0.02  # frames of two hops, half overlapped; two periods of a low voice
-REACH_S = 0.01  # a frame may come from so far before or after its place: one such period
-NEARER = 1e-6  # of correlation: where all places are alike (silence), the true one is taken
+REACH_S = 0.01  # a frame may come from so far before or after its own time: one such period
+NEARER = 1e-6  # of correlation: where all offsets are alike (silence), the true one is taken
 PACKET_S = 0.02
 
 
@@ -39,20 +39,20 @@ def stretch(samples: Samples, sample_rate: int, *, tempo: float) -> Samples:
     for index in range(frames):
         if index > 0:
             going_on = padded[start + hop : start + hop + frame]
-            first = round(index * hop * tempo)  # the earliest place; the true one is `reach` later
-            start = first + _best_place(padded[first : first + 2 * reach + frame], going_on, reach)
+            first = round(index * hop * tempo)  # the earliest start; the true one is `reach` later
+            start = first + _best_start(padded[first : first + 2 * reach + frame], going_on, reach)
         stretched[index * hop :][:frame] += window * padded[start : start + frame]
     return stretched[hop : hop + length].astype(np.float32)
 
 
-def _best_place(around: Long, wanted: Long, middle: int) -> int:
-    """Give where in `around` the most similar piece to `wanted` begins."""
+def _best_start(around: Long, wanted: Long, middle: int) -> int:
+    """Return where in `around` the most similar piece to `wanted` begins."""
     products = correlate(around, wanted, "valid", "fft")
     energies = np.cumsum(np.concatenate([[0.0], around**2]))
     norms = np.sqrt((energies[wanted.size :] - energies[: -wanted.size]) * np.sum(wanted**2))
-    similarity = products / (norms + 1e-9)
-    similarity[middle] += NEARER
-    return int(np.argmax(similarity))
+    correlation = products / (norms + 1e-9)
+    correlation[middle] += NEARER
+    return int(np.argmax(correlation))
 
 
 def speed(samples: Samples, sample_rate: int, *, factor: float) -> Samples:
@@ -82,7 +82,7 @@ def trim(samples: Samples, sample_rate: int, *, trim_s: float) -> Samples:
 
 
 def packet_loss(samples: Samples, sample_rate: int, *, loss_percent: float, seed: int) -> Samples:
-    """Lose packets of 20 ms, each with the same chance; silence stands in their place."""
+    """Lose packets of 20 ms, each with the same chance; silence replaces them."""
     packet = round(PACKET_S * sample_rate)
     packets = -(-samples.size // packet)
     arrived = np.random.default_rng(seed).uniform(0, 100, packets) >= loss_percent

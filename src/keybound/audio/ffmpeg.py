@@ -14,7 +14,7 @@ from keybound.errors import AudioError
 
 
 def demuxer(head: bytes) -> str | None:
-    """Name ffmpeg's reader for a file that begins like this; None if it is not AAC."""
+    """Return ffmpeg's demuxer for a file that begins like this; None if it is not AAC."""
     if head[4:8] == b"ftyp":
         return "mov"
     return "aac" if head[:1] == b"\xff" and len(head) > 1 and head[1] & 0xF6 == 0xF0 else None
@@ -56,7 +56,7 @@ def encode(wav: Path, path: Path, bitrate_bps: int, chapters: bytes = b"") -> No
 
 
 def find(path: Path, verb: str) -> str:
-    """Find ffmpeg, or say that a file cannot be read or written without."""
+    """Return the path of ffmpeg; raise an error where it is not installed."""
     program = shutil.which("ffmpeg")
     if program is None:
         hint = "install it (apt install ffmpeg), or convert to flac"

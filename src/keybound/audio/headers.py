@@ -40,9 +40,9 @@ def head_of(path: Path) -> bytes:
 
 
 def promised_frames(path: Path, file: Any) -> int:
-    """Say how many frames must come out; refuse a file that cannot tell, or ends before its end.
+    """Return how many frames a file must hold; raise an error if it is cut short or does not say.
 
-    libsndfile reads what is left of an MP3, an Ogg or a file without compression without a word.
+    libsndfile reads what is left of an MP3, an Ogg or a file without compression silently.
     """
     whole, promised = True, int(file.frames)
     with path.open("rb") as raw, mmap.mmap(raw.fileno(), 0, access=mmap.ACCESS_READ) as data:

@@ -91,7 +91,7 @@ class Reader:
 
     @property
     def bitrate_bps(self) -> int | None:
-        """Give the mean bit rate of a lossy file."""
+        """Return the mean bit rate of a lossy file; None for others."""
         if self.subtype not in formats.PERCEPTUAL or not self.frames:
             return None
         size = self.path.stat().st_size - sum(len(one.data) for one in self.metadata.pieces)
@@ -100,22 +100,22 @@ class Reader:
     def blocks(self, frames: int) -> Iterator[Samples]:
         """Yield (frames, channels) to the end, so many at a time."""
         dtype = "float64" if self.subtype in formats.DOUBLES else "float32"
-        heard = 0
+        done = 0
         while True:
             try:
                 with silence():
-                    count = min(self.frames - heard, frames)
+                    count = min(self.frames - done, frames)
                     block = self._file.read(count, dtype=dtype, always_2d=True)
             except sf.SoundFileError as error:  # how a FLAC that ends early shows
                 raise cut_short(self.path, "is damaged or cut short") from error
-            heard += len(block)
+            done += len(block)
             if len(block) < frames:
                 break
             check_content(block, str(self.path))
             yield block
-        if heard < self._promised:
-            raise cut_short(self.path, f"is cut short: {heard} of {self.frames} frames")
-        if len(block) or not heard:
+        if done < self._promised:
+            raise cut_short(self.path, f"is cut short: {done} of {self.frames} frames")
+        if len(block) or not done:
             check_content(block, str(self.path))
             yield block
 
@@ -240,7 +240,7 @@ def to_mono(samples: Samples) -> Samples:
 
 @contextlib.contextmanager
 def _writable(part: Path) -> Iterator[Path]:
-    """Say in one line why a part cannot be written."""
+    """Raise an `AudioError` in place of what the writing of a part raises."""
     try:
         yield part
     except (sf.SoundFileError, OSError) as error:

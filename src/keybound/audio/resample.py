@@ -51,13 +51,13 @@ class Resampler:
 
     @property
     def delay_s(self) -> float:
-        """Say how far outputs may lag behind the input at most."""
+        """Return the largest delay of an output behind the input."""
         if self.from_hz == self.to_hz:
             return 0.0
         return (self._reach + 2) / self.from_hz + int(np.diff(self._edges).max()) / self.to_hz
 
     def push(self, samples: Floats) -> Floats:
-        """Take some input and give what it completes of the output."""
+        """Push input and return the outputs that it completes."""
         self._taken += len(samples)
         if self.from_hz == self.to_hz:
             return samples
@@ -71,7 +71,7 @@ class Resampler:
         return copy.copy(self)  # `_held` is replaced and never written to; filters are shared
 
     def flush(self) -> Floats:
-        """Give the rest of the output: the input is at its end."""
+        """Return the remaining outputs: the input has ended."""
         if self.from_hz == self.to_hz:
             return np.zeros((0, len(self._held)), np.float32)
         left = round(self._taken * self.to_hz / self.from_hz) - self._made
@@ -89,11 +89,11 @@ class Resampler:
         made = np.empty(shape, np.float32)  # whole periods, of which some groups are not due
         for group in {k % period for k in range(start, min(stop, start + period))}:
             row, last = -(-(start - group) // period), -(-(stop - group) // period)  # periods due
-            places = slice(*self._edges[group : group + 2])
+            outputs = slice(*self._edges[group : group + 2])
             while row < last:
                 count = min(_ROWS, last - row)
                 product = self._product(group, row, count)
-                made[row - origin : row - origin + count, places] = product
+                made[row - origin : row - origin + count, outputs] = product
                 row += count
         drop = stop // period * self._inputs + int(self._firsts[stop % period]) - self._base
         self._held = self._held[:, max(0, drop) :]

@@ -36,7 +36,7 @@ _STDERR = _pointer()
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Let nothing through that C code prints on its standard error."""
+    """Suppress what C code prints on its standard error."""
     global _depth, _usual
     if _STDERR is None:
         yield

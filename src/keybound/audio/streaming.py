@@ -34,13 +34,13 @@ class Feeder:
         self._next = 0  # the block that is due
 
     def push(self, samples: Floats) -> list[Floats]:
-        """Take some samples and give what they complete."""
+        """Push samples and return the outputs that they complete."""
         self._held = np.concatenate([self._held, samples], dtype=np.float32)
         there = self._first + len(self._held) // self._hop
         return self._advance(there, there - self._right)
 
     def flush(self, last: Floats | None = None) -> list[Floats]:
-        """Give the rest: the sound ends with these samples, within the last block.
+        """Return the remaining outputs: the stream ends with these samples, if any.
 
         A network that gets the last samples here runs once over them, and not again for the end.
         """
@@ -85,7 +85,7 @@ class Rows:
         return len(self._data) // (self.width * self._dtype.itemsize)
 
     def equals(self, other: "Rows") -> bool:
-        """Tell whether both hold the same numbers, bit by bit."""
+        """Return whether both hold the same numbers, bit by bit."""
         return self._data == other._data
 
     def copy(self, dtype: type[np.floating[Any]]) -> "Rows":
@@ -95,7 +95,7 @@ class Rows:
         return made
 
     def all(self, *, last: bool) -> npt.NDArray[Any]:
-        """Give all rows; after the `last` look none can be added."""
+        """Return all rows; after `last` none can be added."""
         if not self._data:
             return np.zeros((0, self.width), self._dtype)
         data = self._data if last else bytes(self._data)
@@ -113,11 +113,11 @@ class Sum:
         self._early: list[Floats] = [np.zeros(0, np.float32) for _ in feeders]
 
     def push(self, samples: Floats) -> Floats:
-        """Take some samples and give what all of them have completed."""
+        """Push samples and return the sum of what all feeders have completed."""
         return self._add([one.push(samples) for one in self._feeders])
 
     def flush(self, last: Floats | None = None) -> Floats:
-        """Give the rest: the sound ends, with these samples if any."""
+        """Return the remaining outputs: the stream ends with these samples, if any."""
         return self._add([one.flush(last) for one in self._feeders])
 
     def _add(self, made: list[list[Floats]]) -> Floats:
@@ -131,7 +131,7 @@ class Sum:
 
 
 def still(samples: Floats, hop: int, past: int, future: int) -> npt.NDArray[np.bool_]:
-    """Tell which blocks of `hop` have no sound in them, nor in those before and after.
+    """Return which blocks of `hop` are silent, and those before and after them too.
 
     A block without sound spans a step of 16 bits at most. What lies outside has none either.
     """

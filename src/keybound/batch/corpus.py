@@ -1,8 +1,8 @@
-"""Corpora: whose marks a manifest is about, which inputs are still to do, and their count.
+"""Corpora: the parties of a manifest, the inputs that remain, the run and its counts.
 
 Inputs that the journal says are done are not done again; what a kill left in the middle is. The
-registry is here and not with the workers, who may be elsewhere: a task has its position before it
-is handed out, and marked copies appear here, with their records.
+registry is open here and not in the workers, which may be on other machines: a task has its
+keystream position before it is handed out, and marked files appear here, with their records.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from keybound import output, stages
 from keybound.batch.journal import Journal, Row, Stamp, write_results
 from keybound.batch.manifest import Item, absolute
 from keybound.batch.origins import Origins
-from keybound.batch.worker import ENV, HANDED, HEARD, Job, Task, Whose, in_words, read_key
+from keybound.batch.worker import ENV, HANDED, SKETCH, Claimant, Job, Task, in_words, read_key
 from keybound.crypto import codes
 from keybound.errors import CodeError, CorpusError, KeyBoundError, KeyFileError, RegistryError
 from keybound.provenance import records
@@ -26,14 +26,13 @@ from keybound.provenance.registry import Party, Registry
 from keybound.watermark.claims import Untried, party_claim, triable
 from keybound.watermark.watermarker import Watermarker
 
-Engine = Callable[[Job, Iterable[Task]], Generator[tuple[str, Row], None, None]]
+Executor = Callable[[Job, Iterable[Task]], Generator[tuple[str, Row], None, None]]
 AHEAD = 64  # tasks that are given their positions at a time
 
 
-def everyone(registry: Path, bits: int) -> tuple[tuple[Whose, ...], list[Untried]]:
-    """Return every registered party that can be tried; name the others."""
-    with Registry(registry) as known:
-        every, untried = triable(known.list(), lambda one: _registered(known, one, bits))
+def everyone(known: Registry, bits: int) -> tuple[tuple[Claimant, ...], list[Untried]]:
+    """Return every registered party that can be tried, and those that cannot."""
+    every, untried = triable(known.list(), lambda one: _registered(known, one, bits))
     return tuple(every), untried
 
 
@@ -43,16 +42,18 @@ def claimants(
     name: str | None,
     key: str | None,
     payload: int | None,
-    registry: Path,
+    known: Registry | None,
     bits: int,
-) -> tuple[tuple[Whose, ...], list[int]]:
-    """Find the claimants, and which is each item's: its own party, or what the options name."""
+) -> tuple[tuple[Claimant, ...], list[int]]:
+    """Return the claimants and the index of each item's: its own party, or what the options name.
+
+    `known` is the open registry, where the items or the options name a party.
+    """
     named = dict.fromkeys(item.party or name for item in items)
     parties = [who for who in named if who is not None]
-    whose: list[Whose] = []
-    if parties:
-        with Registry(registry) as known:
-            whose = [_registered(known, known.get(who), bits) for who in parties]
+    whose: list[Claimant] = []
+    if known is not None:
+        whose = [_registered(known, known.get(who), bits) for who in parties]
     index = {who: number for number, who in enumerate(parties)}
     if key is not None:
         whose.append(_unregistered(key, payload, bits))
@@ -72,41 +73,41 @@ def claimants(
     return tuple(whose), who
 
 
-def _registered(known: Registry, party: Party, bits: int) -> Whose:
-    """Give a party as its workers are told of it, after a look at whether its key can be read."""
+def _registered(known: Registry, party: Party, bits: int) -> Claimant:
+    """Return a party as its workers need it; raise an error where its key cannot be read."""
     party_claim(party, bits)
     masks = dict.fromkeys(known.masks(party))
-    return Whose(
+    return Claimant(
         name=party.name,
         key=str(party.key_file),
-        fingerprint=party.fingerprint,
+        key_id=party.key_id,
         payload=party.payload,
         rho=party.rho,
-        drawn=party.drawn,
+        next_position=party.next_position,
         recorded=next(known.positions(party), None) is not None,
         masks=tuple(masks),
     )
 
 
-def _unregistered(key: str, payload: int | None, bits: int) -> Whose:
+def _unregistered(key: str, payload: int | None, bits: int) -> Claimant:
     if key == "-":
         raise KeyFileError("every process reads the key for itself", hint="--key FILE or env:NAME")
     if payload is not None:
         codes.check_payload(payload, bits)
-    fingerprint = read_key(key).fingerprint
+    key_id = read_key(key).id
     reference = key if key.startswith(ENV) else absolute(key)
-    return Whose("", reference, fingerprint, payload, None)
+    return Claimant("", reference, key_id, payload, None)
 
 
-def digest(job: Job, item: Item, one: Whose | None, model: str) -> str:
-    """Name an input by all that decides its result, so that a change of any makes it anew.
+def digest(job: Job, item: Item, one: Claimant | None, model: str) -> str:
+    """Return a name of an input that covers all that decides its result.
 
-    Of records only whether there are any: later ones are of later recordings.
+    Of records it covers only whether there are any: later ones are of later recordings.
     """
-    claimants = (one,) if one is not None else job.whose
+    claimants = (one,) if one is not None else job.claimants
     parts = [job.verb, model, item.source, absolute(item.output) if item.output else ""]
     parts += [f"{item.payload}", (item.nonce or b"").hex()]
-    parts += [f"{w.name} {w.fingerprint} {w.payload} {w.rho}" for w in claimants]
+    parts += [f"{w.name} {w.key_id} {w.payload} {w.rho}" for w in claimants]
     parts += ["rolling"] if job.rolling else []
     parts += [f"{w.name} recorded" for w in claimants if w.recorded and job.verb == "verify"]
     return hashlib.sha256(os.fsencode("\0".join(parts))).hexdigest()[:24]
@@ -123,7 +124,7 @@ class Plan:
 def plan(
     job: Job, items: Sequence[Item], who: Sequence[int | None], journal: Journal, *, force: bool
 ) -> Plan:
-    """Find what remains to be done; refuse outputs that are there and are not this batch's.
+    """Return what remains to be done; raise an error where outputs exist that are not this batch's.
 
     Done is what the journal says is done, whose input has not changed since and whose output is
     there with the size that was written. What failed before is tried again.
@@ -132,7 +133,7 @@ def plan(
     model = "".join(sorted(card.sha256.values()))
     names, tasks, foreign = [], {}, []
     for item, index in zip(items, who, strict=True):
-        one = job.whose[index] if index is not None else None
+        one = job.claimants[index] if index is not None else None
         if item.payload is not None and job.verb != "detect":
             try:
                 codes.check_payload(item.payload, card.bits)
@@ -168,22 +169,22 @@ def run(
     job: Job,
     planned: Plan,
     journal: Journal,
-    engine: Engine,
+    executor: Executor,
     ended: Callable[[Row], None],
-    registry: Path,
+    known: Registry | None,
 ) -> None:
-    """Do the tasks that remain, each end noted in the journal before `ended` hears of it.
+    """Do the tasks that remain; call `ended` with each row once it is in the journal.
 
-    What the workers heard is compared with the records here too.
+    The sketches that workers send are compared with the records of the registry here.
     """
-    origins = Origins(registry)
+    origins = Origins(known) if known is not None else None
     under_way: dict[str, Task] = {}
     folders = {Path(task.output).parent for task in planned.tasks if task.output is not None}
 
     def begun() -> Iterator[Task]:
         tasks = iter(planned.tasks)
         while block := list(islice(tasks, AHEAD)):
-            for task in place(job, block, registry):
+            for task in with_positions(job, block, known) if known is not None else block:
                 if task.output is not None:
                     journal.begin(task.name, task.fresh)
                     under_way[task.name] = task
@@ -192,13 +193,13 @@ def run(
     for folder in folders:
         stages.sweep(folder)
     try:
-        with contextlib.closing(engine(job, begun())) as entries:
+        with contextlib.closing(executor(job, begun())) as entries:
             for name, entry in entries:
                 if job.verb == "embed":
                     if name not in under_way:  # Ray may do again what was lost after it was told
                         continue
-                    entry = _appear(job, under_way.pop(name), entry, registry)
-                if HEARD in entry["row"]:
+                    entry = _appear(job, under_way.pop(name), entry, known)
+                if origins is not None and SKETCH in entry["row"]:
                     entry["row"] = origins.settle(entry["row"])
                 journal.finish(name, entry)
                 ended(entry["row"])
@@ -207,36 +208,34 @@ def run(
             stages.sweep(folder)
 
 
-def place(job: Job, tasks: Sequence[Task], registry: Path) -> list[Task]:
-    """Give each task of a registered party its position in the stream of the party's key.
+def with_positions(job: Job, tasks: Sequence[Task], known: Registry) -> list[Task]:
+    """Return the tasks, those of a registered party each with a keystream position reserved for it.
 
-    One that was begun and did not end keeps its own, unless its input has changed since. An output
-    that is there counts as this batch's only if there is a record of it.
+    A task that was begun and did not end keeps its position, unless its input has changed since. An
+    output that exists counts as this batch's only if there is a record of it.
     """
     mine: dict[str, dict[str, Task]] = {}  # by key, and by what a position is reserved for
     for task in tasks:
-        one = job.whose[task.who] if job.verb == "embed" and task.who is not None else None
+        one = job.claimants[task.who] if job.verb == "embed" and task.who is not None else None
         if one is not None and one.name:
             stamp = Stamp.of(task.source)
-            mine.setdefault(one.fingerprint, {})[f"{task.name} {stamp and tuple(stamp)}"] = task
-    placed = {}
+            mine.setdefault(one.key_id, {})[f"{task.name} {stamp and tuple(stamp)}"] = task
+    made = {}
     for key, named in mine.items():
-        with Registry(registry) as known:
-            for reservation, task in list(named.items()):
-                if entry := _recorded(known, key, task):
-                    spot = entry.stamped.record.position
-                    placed[task.name] = replace(task, position=spot, record=entry.number)
-                    del named[reservation]
-            for reservation, spot in known.reserve_for(key, list(named)).items():
-                task = named[reservation]
-                there = task.output is not None and os.path.lexists(task.output)
-                fresh = task.fresh and not there
-                placed[task.name] = replace(task, position=spot, fresh=fresh)
-    return [placed.get(task.name, task) for task in tasks]
+        for reservation, task in list(named.items()):
+            if entry := _recorded(known, key, task):
+                position = entry.stamped.record.position
+                made[task.name] = replace(task, position=position, record=entry.number)
+                del named[reservation]
+        for reservation, position in known.reserve_for(key, list(named)).items():
+            task = named[reservation]
+            there = task.output is not None and os.path.lexists(task.output)
+            made[task.name] = replace(task, position=position, fresh=task.fresh and not there)
+    return [made.get(task.name, task) for task in tasks]
 
 
 def _recorded(known: Registry, key: str, task: Task) -> records.Entry | None:
-    """Find the record of an output that appeared, and whose end was not noted any more."""
+    """Return the record of an output that appeared in a run that was killed before it noted so."""
     if not task.fresh or task.output is None or not Path(task.output).is_file():
         return None
     try:
@@ -246,26 +245,25 @@ def _recorded(known: Registry, key: str, task: Task) -> records.Entry | None:
         return None
 
 
-def _appear(job: Job, task: Task, entry: Row, registry: Path) -> Row:
-    """Let the copy that a worker made appear, with its record; note what became of its position."""
+def _appear(job: Job, task: Task, entry: Row, known: Registry | None) -> Row:
+    """Publish the file that a worker made, with its record; return the entry with the outcome."""
     assert task.output is not None
     assert task.who is not None
     row = dict(entry["row"])
     try:
         if handed := row.pop(HANDED, None):
-            how: Any = {"replace": task.replace, "kind": CorpusError}
-            with output.adopted(Path(handed["part"]), Path(task.output), **how) as part:
-                if handed["record"] is None:
+            made, target = Path(handed["part"]), Path(task.output)
+            with output.adopted(made, target, replace=task.replace, kind=CorpusError) as part:
+                if known is None or handed["record"] is None:
                     part.publish()
                 else:
-                    with Registry(registry) as known:
-                        made = records.parse(handed["record"].encode())
-                        row["record"] = known.appear(made, part)
+                    stamped = records.parse(handed["record"].encode())
+                    row["record"] = known.appear(stamped, part)
     except KeyBoundError as error:
         row = {"status": "failed", "error": in_words(error), "took_s": row["took_s"]}
-    if row["status"] != "ok" and task.position is not None:
-        with contextlib.suppress(RegistryError), Registry(registry) as known:
-            known.void(job.whose[task.who].fingerprint, task.position)
+    if row["status"] != "ok" and task.position is not None and known is not None:
+        with contextlib.suppress(RegistryError):
+            known.void(job.claimants[task.who].key_id, task.position)
     wrote = Stamp.of(task.output) if row["status"] == "ok" else None
     return entry | {"row": row, "size": wrote.size if wrote else None}
 

@@ -1,7 +1,7 @@
 """How a batch is spread: over processes of this machine, or over Ray. Knows no manifest.
 
-An engine takes a job and its tasks and gives the entry of each task as it ends. It takes a task
-only when it is about to start it, and outlives the death of a worker.
+An executor takes a job and its tasks and yields the entry of each task as it ends. It takes a task
+only when it is about to start it, and goes on when a worker dies.
 """
 
 import contextlib
@@ -27,18 +27,18 @@ Stop = Callable[[], bool]
 TRIES = 2  # a task whose worker died is given to one other
 RAY_TRIES = 5  # a cluster of borrowed machines loses workers that did nothing wrong
 KNOCK_S = 10.0
-BLOCK_TASKS = 16  # that Ray hands out, and hears of, at a time
+BLOCK_TASKS = 16  # that Ray hands out at a time
 
 
 def cores() -> int:
-    """Count the cores that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def died(how: str) -> Row:
-    """Make the entry of a task that took every worker with it that tried."""
+    """Return the entry of a task whose every worker died."""
     hint = "too little memory is the usual reason; fewer --jobs need less"
     row = {"status": "failed", "error": f"the process that worked on it died, {how} ({hint})"}
     return {"source": None, "size": None, "pid": None, "row": row}
@@ -69,7 +69,7 @@ class _Hand:
 
 def _serve(job: Job, pipe: Connection, threads: int) -> None:
     """Do tasks from the pipe until it closes."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # the parent decides, and lets files end
+    for number in (signal.SIGINT, signal.SIGTERM):  # the parent decides, and lets files be finished
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()
     os.environ.setdefault("KEYBOUND_THREADS", str(threads))
@@ -84,7 +84,7 @@ def _serve(job: Job, pipe: Connection, threads: int) -> None:
 
 
 def _die_with_parent() -> None:
-    """End at once when the parent was killed: nobody would hear of what is still done."""
+    """End at once when the parent was killed: no process would take the results."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
@@ -189,7 +189,7 @@ def _unpacked(text: str) -> Task:
 
 
 def _knock(address: str) -> None:
-    """Refuse an address where nobody answers: Ray itself would try for many minutes."""
+    """Raise an error where no server answers: Ray itself would try for many minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if host and port.isdecimal():
         try:
@@ -201,8 +201,8 @@ def _knock(address: str) -> None:
 
 @contextlib.contextmanager
 def _connected(address: str | None, jobs: int | None) -> Iterator[Any]:
-    """Give Ray, joined to a cluster or to one started here; leave it again whatever happens."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # tell nobody
+    """Yield Ray, connected to a cluster or to one started here; disconnect at the end."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # its warnings are not the user's
     try:
         import ray
@@ -224,7 +224,7 @@ def _connected(address: str | None, jobs: int | None) -> Iterator[Any]:
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = context.print_on_execution_start = False
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # Ray tells of dead workers among results
+        with contextlib.redirect_stdout(sys.stderr):  # Ray reports dead workers among results
             yield ray
     except ray.exceptions.RayError as error:
         cause = getattr(error, "cause", None)  # what a worker itself raised, such as a bad model

@@ -38,31 +38,31 @@ COLUMNS = {
     "bound": "float64",
     "tries": "int32",
     "untried": "int32",  # registered parties that could not be tried
-    "grade": "string",  # none, present, attributed or sealed: what decides
+    "grade": "string",  # none, present, attributed or sealed
     "rule_holds": "bool",  # the rule V_A alone
     "seal_p": "float64",
     "roll_p": "float64",  # of a rolling code
-    "searched": "string",  # where the seal was looked for: all, some, start, short or none
+    "searched": "string",  # what was searched for the seal: all, some, start, short or none
     "position": "int64",  # of the seal in the key's stream
     "position_recurs": "bool",  # whether it is one of the usual ones, without a registry
     "record": "int64",  # its number in the registry
     "origin": "string",  # whether it is that record's audio: same, other, unclear or none
     "spans": "spans",
     "clipped": "int64",  # samples limited to full scale
-    "not_carried": "string",  # what the host says beside its sound and the output cannot
+    "not_carried": "string",  # metadata of the host that the output cannot hold
     "took_s": "float64",
 }
 
 
 class Stamp(NamedTuple):
-    """What tells whether a file is still the one that was seen."""
+    """Size and time of a file, which show whether it has changed."""
 
     size: int
     mtime_ns: int
 
     @classmethod
     def of(cls, path: str | os.PathLike[str]) -> "Stamp | None":
-        """Look at a file; None if there is none."""
+        """Return the stamp of a file; None if there is none."""
         try:
             found = Path(path).stat()
         except OSError:
@@ -161,7 +161,7 @@ class Journal:
             self._file.close()
 
     def _lock(self, file: IO[bytes]) -> None:
-        """Let one run at a time write here. The lock goes when the process does."""
+        """Lock the journal, so that one run at a time writes. The lock ends with the process."""
         try:
             import fcntl
         except ImportError:  # not on Windows
@@ -198,7 +198,7 @@ class Journal:
         self._end += len(line)
 
     def rows(self, names: Sequence[str]) -> Iterator[Row]:
-        """Give the row of each input, in this order; one without an end is pending."""
+        """Yield the row of each input, in this order; one without an end is pending."""
         if not self.path.exists():
             yield from ({"status": "pending"} for _ in names)
             return
@@ -225,7 +225,7 @@ def default_results(verb: str, manifest: str) -> str:
 
 
 def check_results(path: Path, journal: Path) -> None:
-    """Refuse a results file that could not be written at the end of the work."""
+    """Raise an error where the results could not be written at the end of the work."""
     if path.suffix.lower() not in WRITERS:
         hint = "results.parquet or results.jsonl"
         raise CorpusError(f"{path} does not end in the name of a table's format", hint=hint)
@@ -244,14 +244,14 @@ def write_results(path: Path, items: Sequence[Item], rows: Iterator[Row]) -> Non
 
 
 def _whole(item: Item, row: Row) -> Row:
-    """Put the columns together: ours, then the manifest's own, renamed where they would clash."""
+    """Return a row of the results: our columns, then the manifest's, renamed where they clash."""
     named = {"path": item.path, "output": item.output}
     ours = {name: named[name] if name in named else row.get(name) for name in COLUMNS}
     return ours | {carried(name): value for name, value in item.extra.items()}
 
 
 def carried(name: str) -> str:
-    """Name a column of the manifest in the results."""
+    """Return the name in the results of a column of the manifest."""
     return f"manifest_{name}" if name in COLUMNS else name
 
 
@@ -284,7 +284,7 @@ def _parquet(path: Path, items: Sequence[Item], rows: Iterator[Row]) -> None:
 
 
 def _utf8(value: Any) -> Any:
-    """Make text of a file name that is not UTF-8: Parquet holds no other."""
+    """Return text as UTF-8, which Parquet needs; other values as they are."""
     if isinstance(value, str):
         return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return value

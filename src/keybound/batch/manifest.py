@@ -1,4 +1,4 @@
-"""Manifests: what a corpus is made of, and where its marked copies go. Opens no recording.
+"""Manifests: the inputs of a corpus, and the paths of its marked files. Opens no recording.
 
 A manifest is a CSV, JSONL or Parquet file with a column `path`, or a folder, or a glob. Names in
 a manifest are relative to the manifest's own folder, so that both can move together. Columns
@@ -38,7 +38,7 @@ def read(manifest: str, out: str | None = None, *, columns: Sequence[str] = ()) 
     """Read a manifest, folder or glob. Of `out`, `party`, `payload`, `nonce` only `columns` count.
 
     With `out` among them each item gets an output: the column (within the folder `out` if there
-    is one), or else the input's place in the corpus mirrored under the folder `out`. Files that
+    is one), or else the input's path relative to the corpus under the folder `out`. Files that
     lie in that folder are no part of a folder or glob.
     """
     path = Path(manifest)
@@ -49,7 +49,7 @@ def read(manifest: str, out: str | None = None, *, columns: Sequence[str] = ()) 
         names = glob.iglob(manifest, recursive=True)  # noqa: PTH207 (Path.glob has one root)
         items = _found(map(Path, names), _fixed(manifest), out)
     elif kind in READERS:
-        items = [_item(row, place, str(path.parent), columns) for place, row in _rows(path)]
+        items = [_item(row, where, str(path.parent), columns) for where, row in _rows(path)]
     elif kind in SUFFIXES and path.exists():
         hint = f"keybound embed takes one recording, a batch {KINDS}"
         raise CorpusError(f"{manifest} is a recording, not a manifest", hint=hint)
@@ -82,7 +82,7 @@ def expand(names: Sequence[str]) -> list[str]:
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
-    """Name a file from the root, links left as they are: a linked file keeps its place."""
+    """Return the absolute path of a file, without resolving links."""
     return os.path.abspath(path)  # noqa: PTH100 (Path.absolute leaves .. in)
 
 
@@ -92,12 +92,12 @@ def _within(path: Path, out: str) -> bool:
 
 
 def joined(folder: str, name: str) -> str:
-    """Name a file in a folder. On a million names Path would take half a minute."""
+    """Return the path of a file in a folder. On a million names Path would take half a minute."""
     return os.path.join(folder, name)  # noqa: PTH118
 
 
 def _found(names: Iterable[Path], root: Path, out: str | None) -> list[Item]:
-    """Keep what looks like a recording, is not hidden, and is not an output of ours."""
+    """Return the items that are recordings by their suffix, not hidden and not in `out`."""
     outputs = Path(absolute(out)) if out is not None else None
     base = absolute(root)
     items = []
@@ -114,7 +114,7 @@ def _found(names: Iterable[Path], root: Path, out: str | None) -> list[Item]:
 
 
 def _fixed(pattern: str) -> Path:
-    """Give the folder that comes before the first wildcard of a glob."""
+    """Return the folder before the first wildcard of a glob."""
     parts = Path(pattern).parts
     plain = next((n for n, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     return Path(*parts[:plain])
@@ -124,10 +124,10 @@ def _csv(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
         for row in reader:
-            place = f"line {reader.line_num}"
+            where = f"line {reader.line_num}"
             if None in row:
-                raise CorpusError(f"{path}, {place} has more fields than the first line")
-            yield place, row
+                raise CorpusError(f"{path}, {where} has more fields than the first line")
+            yield where, row
 
 
 def _jsonl(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -157,7 +157,7 @@ READERS = {
 
 
 def arrow(name: str) -> Any:
-    """Import pyarrow, or say how to get it."""
+    """Import pyarrow; raise an error with a hint where it is not installed."""
     import importlib
 
     try:
@@ -169,29 +169,29 @@ def arrow(name: str) -> Any:
 
 def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
-        for place, row in READERS[path.suffix.lower()](path):
-            yield f"{path}, {place}", row
+        for where, row in READERS[path.suffix.lower()](path):
+            yield f"{path}, {where}", row
     except (UnicodeDecodeError, json.JSONDecodeError, csv.Error, ValueError) as error:
         reason = str(error).splitlines()[0]  # pyarrow's refusals are ValueErrors too
         raise CorpusError(f"{path} cannot be read: {reason}", hint=f"it must be {KINDS}") from error
 
 
-def _item(row: dict[str, Any], place: str, folder: str, columns: Sequence[str]) -> Item:
-    """Make an item of a row; a row that says nothing sensible refuses the whole manifest."""
+def _item(row: dict[str, Any], where: str, folder: str, columns: Sequence[str]) -> Item:
+    """Return the item of a row; raise an error where its values are not valid."""
     row = {str(name).strip(): value for name, value in row.items()}
     if secret := next((name for name in SECRETS if name in row), None):
         hint = "register parties and name them in a column party, or use --key"
-        raise CorpusError(f"{place}: a manifest holds no column {secret}", hint=hint)
+        raise CorpusError(f"{where}: a manifest holds no column {secret}", hint=hint)
 
     def take(name: str) -> str | None:
         value = row.pop(name, None)
         if value is not None and not isinstance(value, str):
-            raise CorpusError(f"{place}: {value!r} is not a {name}", hint="it must be text")
+            raise CorpusError(f"{where}: {value!r} is not a {name}", hint="it must be text")
         return value or None
 
     path = take("path")
     if path is None:
-        raise CorpusError(f"{place} has no path", hint="every row needs a column path")
+        raise CorpusError(f"{where} has no path", hint="every row needs a column path")
     nonce = take("nonce") if "nonce" in columns else None
     payload = row.pop("payload", None) if "payload" in columns else None
     try:
@@ -203,11 +203,11 @@ def _item(row: dict[str, Any], place: str, folder: str, columns: Sequence[str]) 
             raise ValueError
     except ValueError:
         hint = "24301 or 0x5eed"
-        raise CorpusError(f"{place}: {payload!r} is not a payload", hint=hint) from None
+        raise CorpusError(f"{where}: {payload!r} is not a payload", hint=hint) from None
     try:
         octets = bytes.fromhex(nonce) if nonce is not None else None
     except ValueError:
-        raise CorpusError(f"{place}: {nonce!r} is not a nonce in hexadecimal") from None
+        raise CorpusError(f"{where}: {nonce!r} is not a nonce in hexadecimal") from None
     return Item(
         path=path,
         source=absolute(joined(folder, path)),
@@ -220,7 +220,7 @@ def _item(row: dict[str, Any], place: str, folder: str, columns: Sequence[str]) 
 
 
 def _with_outputs(items: Sequence[Item], root: str, out: str | None) -> list[Item]:
-    """Give every item its output; refuse outputs that would fall on each other or on an input."""
+    """Return the items with outputs; raise an error where two collide or one is an input."""
     inputs = {item.source for item in items}
     taken: dict[str, str] = {}
     made = []
@@ -232,22 +232,22 @@ def _with_outputs(items: Sequence[Item], root: str, out: str | None) -> list[Ite
         else:
             hint = "--out FOLDER, or a column out in the manifest"
             raise CorpusError(f"nothing says where the marked {item.path} goes", hint=hint)
-        place = absolute(output)
-        if place in inputs:
+        target = absolute(output)
+        if target in inputs:
             hint = "name another folder or file for the outputs"
             raise CorpusError(f"{output} is an input and would be an output too", hint=hint)
-        if place in taken:
+        if target in taken:
             hint = "each output needs a name of its own"
             raise CorpusError(
-                f"{output} would be the output of {taken[place]} and of {item.path}", hint=hint
+                f"{output} would be the output of {taken[target]} and of {item.path}", hint=hint
             )
-        taken[place] = item.path
+        taken[target] = item.path
         made.append(replace(item, output=output))
     return made
 
 
 def mirrored(source: str, root: str) -> str:
-    """Give a file's place in its corpus; of a file from elsewhere, its whole path without root."""
+    """Return a file's path relative to its corpus; of a file outside, its path without root."""
     inside = joined(root, "")
     if source.startswith(inside):
         return source[len(inside) :]

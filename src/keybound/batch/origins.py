@@ -1,18 +1,16 @@
-"""Which record each recording of a corpus is, found where the registry is.
+"""Which record each recording of a corpus is, found in the process that has the registry.
 
-Workers may be on other machines and open no registry: they send a sketch of what they heard, where
-the mark of a party with records is in it. The records it is compared with are found by the position
-of the seal, as one recording's are, and read when they are needed: of a million records only the
-numbers are held.
+Workers may be on other machines and open no registry: of a recording with the mark of a party that
+has records they send a sketch. It is compared with the records of the keystream position of its
+seal, which are read when they are needed: of a million records only the numbers are held.
 """
 
 import base64
 from array import array
 from collections.abc import Sequence
-from pathlib import Path
 
 from keybound.batch.journal import Row
-from keybound.batch.worker import HEARD, in_words
+from keybound.batch.worker import SKETCH, in_words
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError
 from keybound.provenance import origin
@@ -25,15 +23,15 @@ ByPosition = dict[int | None, "array[int]"]  # the numbers of records by positio
 
 
 class Origins:
-    """The records of a registry, as they are when a party is first met."""
+    """The records of an open registry, as they are when a party is first met."""
 
-    def __init__(self, registry: Path) -> None:
-        self.registry = registry
+    def __init__(self, known: Registry) -> None:
+        self.known = known
         self._parties: dict[str, tuple[Key, ByPosition]] = {}
 
     def settle(self, row: Row) -> Row:
-        """Put what the records say in the place of what a worker heard; the grade follows."""
-        told = row.pop(HEARD)
+        """Return the row with the grade and origin that the records give, without its sketch."""
+        told = row.pop(SKETCH)
         sketch = Sketch.parse(base64.b64decode(told["sketch"]))
         try:
             found = self._trace(row["party"], sketch, Sealed(**told["placed"]), row["tries"])
@@ -43,28 +41,27 @@ class Origins:
         return row | {"grade": grade, "origin": found.match, "record": found.record}
 
     def _trace(self, party: str, sketch: Sketch, placed: Sealed, tries: int) -> Origin:
-        with Registry(self.registry) as known:
-            key, places = self._known(known, party)
-            numbers = candidates(places, placed)
-            if numbers is None:
-                return Origin("unclear")
-            entries = [known.record(number) for number in numbers]
+        key, numbers = self._party(party)
+        chosen = candidates(numbers, placed)
+        if chosen is None:
+            return Origin("unclear")
+        entries = [self.known.record(number) for number in chosen]
         return origin.trace(sketch, placed, entries, key=key, tries=tries)
 
-    def _known(self, known: Registry, party: str) -> tuple[Key, ByPosition]:
+    def _party(self, party: str) -> tuple[Key, ByPosition]:
         if party not in self._parties:
-            one = known.get(party)
-            places: ByPosition = {}
-            for number, position in known.positions(one):
-                places.setdefault(position, array("q")).append(number)
-            self._parties[party] = one.key(), places
+            one = self.known.get(party)
+            numbers: ByPosition = {}
+            for number, position in self.known.positions(one):
+                numbers.setdefault(position, array("q")).append(number)
+            self._parties[party] = one.key(), numbers
         return self._parties[party]
 
 
-def candidates(places: ByPosition, placed: Sealed) -> Sequence[int] | None:
-    """Choose the records of the position, or else all of them; None where those are too many."""
-    if placed.holds and placed.position in places:
-        return places[placed.position]
-    if sum(map(len, places.values())) > MOST_AT_SPEEDS:
+def candidates(numbers: ByPosition, placed: Sealed) -> Sequence[int] | None:
+    """Return the records of the position, or else all of them; None where those are too many."""
+    if placed.holds and placed.position in numbers:
+        return numbers[placed.position]
+    if sum(map(len, numbers.values())) > MOST_AT_SPEEDS:
         return None
-    return sorted(number for own in places.values() for number in own)
+    return sorted(number for own in numbers.values() for number in own)

@@ -1,8 +1,8 @@
-"""What is done to one input of a corpus, in whatever process. Knows no manifest and no engine.
+"""The work on one input of a corpus, in any process. Knows no manifest and no executor.
 
-A key comes to a worker as a reference, a file or the name of an environment variable, and never
-as itself. A marked copy is handed over, finished, to the process that has the registry and lets it
-appear with its record.
+A worker gets a key as a reference, a file or the name of an environment variable, and never the key
+itself. It hands a marked file over, finished, to the process that has the registry, which publishes
+it with its record.
 """
 
 import base64
@@ -13,7 +13,6 @@ import time
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from keybound import output as outputs
 from keybound.audio.recordings import sndfile_name
@@ -23,29 +22,30 @@ from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError, KeyFileError, KeyFileWarning, explain
 from keybound.output import Part
 from keybound.provenance.matching import Sketch
-from keybound.provenance.origin import MATCHES, Origin
-from keybound.seal.search import Places
+from keybound.provenance.origin import MATCHES
+from keybound.seal.search import SealSearch
 from keybound.types import Analysis, Detection
 from keybound.watermark import files, verification
 from keybound.watermark.claims import Claim, Options
+from keybound.watermark.stream import EmbedOptions
 from keybound.watermark.verdict import Verdict
 from keybound.watermark.watermarker import Watermarker
 
 ENV = "env:"
 HANDED = "handed"  # in an entry of a worker: a finished part, with the record as it is exported
-HEARD = "heard"  # what is compared with the records, where the registry is
+SKETCH = "sketch"  # what the process that has the registry compares with the records
 
 
 @dataclass(frozen=True)
-class Whose:
+class Claimant:
     """A claimant without its secret: `key` names a key file, or env: and a variable's name."""
 
     name: str
     key: str
-    fingerprint: str
+    key_id: str
     payload: int | None  # None: each row has its own
     rho: int | None
-    drawn: int = 0  # positions of seals that are in use
+    next_position: int = 0  # of the key's stream: those below it may be in use
     recorded: bool = False  # whether there are records of it to compare with
     masks: tuple[tuple[int, bytes], ...] = ()  # of records: positions, and nonces of their masks
 
@@ -56,7 +56,7 @@ class Job:
 
     verb: str  # embed, detect or verify
     model: str | None
-    whose: tuple[Whose, ...]
+    claimants: tuple[Claimant, ...]
     rolling: bool = False  # the code that is embedded
     untried: int = 0  # registered parties that cannot be tried
 
@@ -102,7 +102,7 @@ class Worker:
         self.keys: dict[str, Key] = {}
 
     def __call__(self, task: Task) -> Row:
-        """Do one task, whatever happens, and give its entry for the journal."""
+        """Do one task and return its entry for the journal, whatever happens."""
         begun, source = time.perf_counter(), Stamp.of(task.source)
         row: Row = {"status": "ok"}
         try:
@@ -114,54 +114,57 @@ class Worker:
         row["took_s"] = round(time.perf_counter() - begun, 3)
         return {"source": source, "size": None, "pid": os.getpid(), "row": row}
 
-    def _key(self, one: Whose) -> Key:
+    def _key(self, one: Claimant) -> Key:
         if one.key not in self.keys:
             with warnings.catch_warnings():  # which the parent has given
                 warnings.simplefilter("ignore", KeyFileWarning)
                 self.keys[one.key] = read_key(one.key)
         key = self.keys[one.key]
-        if key.fingerprint != one.fingerprint:
-            what = f"{one.key} holds key {key.fingerprint}, not key {one.fingerprint}"
+        if key.id != one.key_id:
+            what = f"{one.key} holds key {key.id}, not key {one.key_id}"
             raise KeyFileError(what, hint="the key of a batch must stay the same")
         return key
 
-    def _claim(self, one: Whose, task: Task) -> Claim:
+    def _claim(self, one: Claimant, task: Task) -> Claim:
         payload = task.payload if task.payload is not None else one.payload
         assert payload is not None
-        return Claim(one.name, self._key(one), payload, one.rho, one.drawn)
+        return Claim(one.name, self._key(one), payload, one.rho, one.next_position)
 
     def _detect(self, task: Task) -> Row:
         found = files.detect(self.marker, task.source)
         return _columns(found) | {"seconds": _seconds(task.source, found)}
 
     def _verify(self, task: Task) -> Row:
-        """Give the verdict on the claimant, or of all of them the one that comes nearest."""
-        heard = files.analyse(self.marker, task.source)
-        whose = self.job.whose if task.who is None else (self.job.whose[task.who],)
+        """Return the row of the verdict on the claimant, or on the nearest of all of them."""
+        analysis = files.analyse(self.marker, task.source)
+        whose = self.job.claimants if task.who is None else (self.job.claimants[task.who],)
         claims = [self._claim(one, task) for one in whose]
         masks = {one.name: one.masks for one in whose}
         asked = Options(task.nonce)
-        verdicts = verification.judge(self.marker.card, heard, claims, {}, asked, masks=masks)
+        verdicts = verification.judge(self.marker.card, analysis, claims, {}, asked, masks=masks)
         verdict, one = min(zip(verdicts, whose, strict=True), key=lambda pair: _nearness(pair[0]))
-        row = _columns(verdict) | {"seconds": _seconds(task.source, heard.detection)}
+        row = _columns(verdict) | {"seconds": _seconds(task.source, analysis.detection)}
         row |= {"untried": self.job.untried} if task.who is None else {}
         theirs = verdict.rule_holds or verdict.placed.holds
         row["party"] = (one.name or None) if theirs or task.who is not None else None
         if theirs:
             row["origin"] = "none"
-            row |= {HEARD: _sketched(heard, verdict)} if one.recorded else {}
+            row |= {SKETCH: _sketched(analysis, verdict)} if one.recorded else {}
         return row
 
     def _embed(self, task: Task) -> Row:
         assert task.output is not None
         assert task.who is not None
-        one = self.job.whose[task.who]
+        one = self.job.claimants[task.who]
         output = Path(task.output)
         row: Row = {"party": one.name or None, "position_recurs": task.position is None}
         handed: Row = {}
 
         def hand_over(part: Part, written: files.Written) -> None:
-            handed["record"] = self._record(written, one, task)
+            handed["record"] = None
+            if one.name:  # a registered party
+                stamped = files.record(self.marker, written, options, party=one.name)
+                handed["record"] = stamped.to_bytes().decode()
             handed["part"] = str(part.path)
             part.hand_over()
 
@@ -172,67 +175,62 @@ class Worker:
         outputs.check(output, source=task.source, replace=task.replace, parent=False)
         output.parent.mkdir(parents=True, exist_ok=True)
         claim = self._claim(one, task)
-        verdict, written = files.embed(
+        options = EmbedOptions(
+            claim.key, claim.payload, task.nonce, _position(task), rolling=self.job.rolling
+        )
+        written = files.embed(
             self.marker,
             task.source,
             output,
-            key=claim.key,
-            payload=claim.payload,
-            nonce=task.nonce,
-            position=_position(task),
-            rolling=self.job.rolling,
+            options,
             rho=one.rho,
             replace=task.replace,
             appear=hand_over,
         )
+        assert written.verdict is not None  # as it was checked
         row |= {HANDED: handed, "clipped": written.clipped, "position": written.position}
         row["not_carried"] = ", ".join(written.not_carried) or None
-        return row | _columns(verdict) | {"seconds": written.seconds}
+        return row | _columns(written.verdict) | {"seconds": written.seconds}
 
-    def _made(self, task: Task, one: Whose) -> Row | None:
-        """Take an output that a try killed at the last moment left behind, if it is that."""
+    def _made(self, task: Task, one: Claimant) -> Row | None:
+        """Return the row of an output that a killed try finished; None where it is not that."""
         assert task.output is not None
         try:
-            heard = files.analyse(self.marker, task.output)
+            analysis = files.analyse(self.marker, task.output)
         except KeyBoundError:
             return None
-        claim = self._claim(one, task)
-        how: Any = {"key": claim.key, "payload": claim.payload, "nonce": task.nonce}
-        how |= {"rho": one.rho}
+        key, payload = (claim := self._claim(one, task)).key, claim.payload
+        nonce, where = task.nonce, SealSearch((_position(task),))
         # A rolling code agrees with the fixed one by chance only.
-        fixed = self.marker.attribute(heard.detection, **how)
-        verdict = self.marker.judge(heard, **how, places=Places((_position(task),)))
+        fixed = self.marker.attribute(
+            analysis.detection, key=key, payload=payload, nonce=nonce, rho=one.rho
+        )
+        verdict = self.marker.judge(
+            analysis, key=key, payload=payload, nonce=nonce, rho=one.rho, search=where
+        )
         rolls = verdict.distance < fixed.distance
         if not verdict.rule_holds or rolls != self.job.rolling:
             return None
-        seconds = _seconds(task.output, heard.detection)
+        seconds = _seconds(task.output, analysis.detection)
         return _columns(verdict) | {"seconds": seconds, "record": task.record}
-
-    def _record(self, written: files.Written, one: Whose, task: Task) -> str | None:
-        """Return the record of an embedding of a registered party, as it is exported."""
-        if not one.name or one.payload is None:
-            return None
-        of: Any = {"party": one.name, "key": self._key(one), "payload": one.payload}
-        return files.record(self.marker, written, nonce=task.nonce, **of).to_bytes().decode()
 
 
 def _nearness(verdict: Verdict) -> tuple[bool, bool, int]:
-    """Put the claimant first whose seal or rolling code is there, then the nearest payload."""
+    """Return a sort key: a claimant whose seal or rolling code holds, then the nearest payload."""
     return not verdict.placed.holds, not verdict.rule_holds, verdict.distance
 
 
-def _sketched(heard: Analysis, verdict: Verdict) -> Row:
+def _sketched(analysis: Analysis, verdict: Verdict) -> Row:
     """Return what the records are compared with, and what the grade is after each answer."""
-    answers = {match: dataclasses.replace(verdict, origin=Origin(match)) for match in MATCHES}
     return {
-        "sketch": base64.b64encode(Sketch.of(heard.levels).to_bytes()).decode(),
+        "sketch": base64.b64encode(Sketch.of(analysis.levels).to_bytes()).decode(),
         "placed": dataclasses.asdict(verdict.placed),
-        "grades": {match: answer.grade for match, answer in answers.items()},
+        "grades": {match: verdict.grade_if(match) for match in MATCHES},
     }
 
 
 def _columns(result: Detection | Verdict) -> Row:
-    """Give of a detection or verdict what the results hold, as plain values."""
+    """Return the columns of the results that a detection or verdict fills, as plain values."""
     made: Row = {}
     for column in dataclasses.fields(result):
         if column.name in COLUMNS:
@@ -255,11 +253,11 @@ def _position(task: Task) -> int:
     """
     if task.position is not None:
         return task.position
-    return int(task.name[:8], 16) % len(Places().positions)
+    return int(task.name[:8], 16) % len(SealSearch().positions)
 
 
 def _seconds(path: str | os.PathLike[str], found: Detection) -> float:
-    """Return the length of a file: what soundfile says, else that of the frames that were heard."""
+    """Return the length of a file by soundfile, else by the frames of the detection."""
     import soundfile
 
     with contextlib.suppress(soundfile.SoundFileError), silence():
@@ -269,6 +267,6 @@ def _seconds(path: str | os.PathLike[str], found: Detection) -> float:
 
 
 def in_words(error: BaseException) -> str:
-    """Return in a line what went wrong with one input."""
+    """Return an error with its hint in one line."""
     message, hint = explain(error)
     return message + (f" ({hint})" if hint else "")

@@ -1,1 +1,1 @@
-"""The command line: verbs, how it speaks and draws. Imports anything; nobody imports it."""
+"""The command line: verbs, messages, plots. Imports anything; no room imports it."""

@@ -1,11 +1,10 @@
-"""The verbs of `keybound batch`: a whole corpus, over all cores or on Ray."""
+"""The verbs of `keybound batch`: a whole corpus, on all cores or on Ray."""
 
 import contextlib
 import json
-import signal
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -15,41 +14,67 @@ import click
 
 from keybound.cli.terminal import (
     ROLLING,
+    Stop,
     as_json,
     counting,
+    finishing,
     model,
     nonce,
+    open_registry,
     options,
     party_name,
     payload,
     registry,
     say,
 )
-from keybound.provenance.registry import default_path
 
 if TYPE_CHECKING:
     from keybound.batch.corpus import Plan
-    from keybound.batch.journal import Row
+    from keybound.batch.journal import Journal, Row
     from keybound.batch.manifest import Item
     from keybound.batch.worker import Job
+    from keybound.provenance.registry import Registry
 
-CLAIM = ["party", "payload", "nonce"]  # the columns that say whose mark it is
+CLAIM = ["party", "payload", "nonce"]  # columns of a manifest that name the party or its payload
 SHOWN = 10  # failures that are named on the terminal; all are in the results
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The arguments and options of a verb of `batch`."""
+
+    manifest: tuple[str, ...]
+    results: str | None
+    jobs: int | None
+    executor: str
+    address: str | None
+    dry_run: bool
+    model: str | None
+    as_json: bool
+    out: str | None = None
+    force: bool = False
+    rolling: bool = False
+    name: str | None = None
+    key: str | None = None
+    payload: int | None = None
+    nonce: bytes = b""
+    anyone: bool = False
+    registry: str | None = None
 
 
 @click.group(no_args_is_help=False)
 def batch() -> None:
-    """Mark, detect or verify a whole corpus.
+    """Embed, detect or verify in a whole corpus.
 
-    MANIFEST is a CSV, JSONL or Parquet file with a column path (and, where wanted, out, party,
-    payload, nonce), or a folder, or a glob in quotes. A run that was stopped or killed goes on
-    where it was when it is started again. Exit status 0 if every file was done, 2 if some failed.
+    MANIFEST is a CSV, JSONL or Parquet file with a column path (and optional columns out, party,
+    payload, nonce), or a folder, or a glob in quotes. A run that was stopped or killed continues
+    when the same command is started again. Exit status 0 if every file was done, 2 if some failed.
     """
 
 
 manifest = click.argument("manifest", nargs=-1, required=True)
 key_reference = click.option(
-    "--key", "key", help="Key file, or env:NAME for an environment variable."
+    "--key", "key", help="Key file, or env:NAME for a key in an environment variable."
 )
 how = options(
     click.option(
@@ -57,13 +82,15 @@ how = options(
         type=click.Path(),
         help="Results table, .parquet or .jsonl; by default named after verb and corpus.",
     ),
-    click.option("--jobs", type=click.IntRange(min=1), help="Processes; by default one a core."),
     click.option(
-        "--engine",
+        "--jobs", type=click.IntRange(min=1), help="Number of processes; by default one per core."
+    ),
+    click.option(
+        "--executor",
         type=click.Choice(["processes", "ray"]),
         default="processes",
         show_default=True,
-        help="Where the work is done.",
+        help="Run in processes of this machine, or on Ray.",
     ),
     click.option("--address", help="Address of a Ray cluster; by default one is started here."),
     click.option("--dry-run", is_flag=True, help="List what would be done, and do nothing."),
@@ -85,20 +112,21 @@ how = options(
     registry,
     how,
 )
-def batch_embed(manifest: tuple[str, ...], out: str | None, force: bool, **rest: Any) -> None:
-    """Mark every recording of MANIFEST.
+def batch_embed(**given: Any) -> None:
+    """Embed a mark in every recording of MANIFEST.
 
-    Copies go to the folder --out, in folders like their own, or where a column out says.
+    Marked files go to the folder --out, in subfolders like those of the corpus, or to the path in
+    the column out.
     """
-    _batch("embed", manifest, out=out, force=force, **rest)
+    _batch("embed", Asked(**given))
 
 
 @batch.command("detect")
 @manifest
 @how
-def batch_detect(manifest: tuple[str, ...], **rest: Any) -> None:
-    """Say of every recording of MANIFEST whether it carries a mark."""
-    _batch("detect", manifest, **rest)
+def batch_detect(**given: Any) -> None:
+    """Detect in every recording of MANIFEST whether it carries a mark."""
+    _batch("detect", Asked(**given))
 
 
 @batch.command("verify")
@@ -112,69 +140,116 @@ def batch_detect(manifest: tuple[str, ...], **rest: Any) -> None:
     registry,
     how,
 )
-def batch_verify(manifest: tuple[str, ...], **rest: Any) -> None:
-    """Say of every recording of MANIFEST whether it carries this party's mark.
+def batch_verify(**given: Any) -> None:
+    """Verify in every recording of MANIFEST whether it carries a party's mark.
 
-    Where it does, the party's records say whether the audio is the one that was marked.
+    A recording with the mark is compared with the party's records, to tell whether its audio is
+    the one that was marked.
     """
-    _batch("verify", manifest, **rest)
+    _batch("verify", Asked(**given))
 
 
-def _batch(
-    verb: str,
-    manifest: tuple[str, ...],
-    *,
-    results: str | None,
-    jobs: int | None,
-    engine: str,
-    address: str | None,
-    dry_run: bool,
-    model: str | None,
-    as_json: bool,
-    out: str | None = None,
-    force: bool = False,
-    nonce: bytes = b"",
-    **claims: Any,
-) -> None:
-    """Do what the three verbs have in common."""
-    if len(manifest) > 1:
-        raise click.UsageError("name one manifest, folder or glob, a glob in quotes: 'calls/*.wav'")
-    if address is not None and engine != "ray":
-        raise click.UsageError("--address needs --engine ray")
-    from keybound.batch import corpus, executors, journal
+def _batch(verb: str, asked: Asked) -> None:
+    """Read the manifest, do what remains of it, write the results and exit."""
+    _check(asked)
+    from keybound.batch import corpus, journal
     from keybound.batch.manifest import absolute, read
 
-    table = Path(results or journal.default_results(verb, manifest[0]))
+    manifest = asked.manifest[0]
+    table = Path(asked.results or journal.default_results(verb, manifest))
     path = table.with_name(f"{table.name}.journal")
     journal.check_results(table, path)
-    about = {"verb": verb, "manifest": absolute(manifest[0])}
-    book = journal.Journal(path, about)
+    book = journal.Journal(path, {"verb": verb, "manifest": absolute(manifest)})
     columns = {"embed": ["out", *CLAIM], "verify": CLAIM, "detect": []}[verb]
-    if claims.get("anyone"):
-        columns = ["nonce"]
-    items = read(manifest[0], out, columns=columns)
-    if nonce:
-        items = [item if item.nonce else replace(item, nonce=nonce) for item in items]
-    where = Path(claims.get("registry") or default_path())
-    job, who = _whose(verb, model, items, **claims)
-    if dry_run:
-        _list(items, corpus.plan(job, items, who, book, force=force), as_json)
-        return
-    with book:
-        planned = corpus.plan(job, items, who, book, force=force)
-        if before := len(items) - len(planned.tasks):
-            say(f"done before: {before} of {len(items)}")
-        # A thread for each process: two in one process take more from two cores than they give.
-        most = jobs or executors.cores()
-        workers = max(1, min(most, len(planned.tasks)))
-        with _stopping() as stop, counting(verb, len(items), before) as ended:
-            spread = partial(executors.processes, jobs=workers, threads=most // workers, stop=stop)
-            if engine == "ray":
-                spread = partial(executors.on_ray, jobs=jobs, address=address, stop=stop)
-            if planned.tasks:
-                corpus.run(job, planned, book, spread, ended, where)
-        count = corpus.conclude(planned, items, book, table)
-        _tell_failures(items, book.rows(planned.names), count["failed"])
+    items = read(manifest, asked.out, columns=["nonce"] if asked.anyone else columns)
+    if asked.nonce:
+        items = [item if item.nonce else replace(item, nonce=asked.nonce) for item in items]
+    parties = asked.anyone or asked.name is not None or any(item.party for item in items)
+    with open_registry(asked.registry) if parties else contextlib.nullcontext() as known:
+        job, who = _job(verb, items, asked, known)
+        if asked.dry_run:
+            planned = corpus.plan(job, items, who, book, force=asked.force)
+            _list(items, planned, asked.as_json)
+            return
+        with book:
+            planned = corpus.plan(job, items, who, book, force=asked.force)
+            with finishing() as stop:
+                _run(job, planned, book, asked, known, stop)
+            count = corpus.conclude(planned, items, book, table)
+            _tell_failures(items, book.rows(planned.names), count["failed"])
+    _print(verb, count, table, asked.as_json)
+    if stop.number:
+        say("stopped; the same command continues from here")
+        sys.exit(128 + stop.number)
+    sys.exit(2 if count["failed"] else 0)
+
+
+def _check(asked: Asked) -> None:
+    """Raise a usage error where options exclude each other."""
+    named = asked.name is not None
+    keyed = asked.key is not None or asked.payload is not None
+    if len(asked.manifest) > 1:
+        raise click.UsageError("name one manifest, folder or glob, a glob in quotes: 'calls/*.wav'")
+    if asked.address is not None and asked.executor != "ray":
+        raise click.UsageError("--address needs --executor ray")
+    if named and keyed:
+        raise click.UsageError("--party brings its own key and payload")
+    if asked.anyone and (named or keyed):
+        raise click.UsageError("--any tries every party; name none")
+    if asked.payload is not None and asked.key is None:
+        raise click.UsageError("--payload needs --key")
+
+
+def _job(
+    verb: str, items: "Sequence[Item]", asked: Asked, known: "Registry | None"
+) -> "tuple[Job, list[int | None]]":
+    """Return the job and the claimant of each item; None: all of them, or none is needed."""
+    from keybound.batch import corpus
+    from keybound.batch.manifest import absolute
+    from keybound.batch.worker import Job
+    from keybound.watermark.watermarker import Watermarker
+
+    bits = Watermarker(asked.model).card.bits
+    folder = absolute(asked.model) if asked.model else None
+    if verb == "detect":
+        return Job(verb, folder, ()), [None] * len(items)
+    if asked.anyone and known is not None:
+        every, untried = corpus.everyone(known, bits)
+        for one in untried:
+            say(f"not tried: {one.error}")
+        return Job(verb, folder, every, untried=len(untried)), [None] * len(items)
+    whose, who = corpus.claimants(
+        items, name=asked.name, key=asked.key, payload=asked.payload, known=known, bits=bits
+    )
+    return Job(verb, folder, whose, asked.rolling), list(who)
+
+
+def _run(
+    job: "Job",
+    planned: "Plan",
+    book: "Journal",
+    asked: Asked,
+    known: "Registry | None",
+    stop: Stop,
+) -> None:
+    """Do the tasks that remain, with a progress bar."""
+    from keybound.batch import corpus, executors
+
+    if before := len(planned.names) - len(planned.tasks):
+        say(f"done before: {before} of {len(planned.names)}")
+    # A thread for each process: two in one process take more from two cores than they give.
+    most = asked.jobs or executors.cores()
+    workers = max(1, min(most, len(planned.tasks)))
+    spread = partial(executors.processes, jobs=workers, threads=most // workers, stop=stop)
+    if asked.executor == "ray":
+        spread = partial(executors.on_ray, jobs=asked.jobs, address=asked.address, stop=stop)
+    with counting(job.verb, len(planned.names), before) as ended:
+        if planned.tasks:
+            corpus.run(job, planned, book, spread, ended, known)
+
+
+def _print(verb: str, count: "Row", table: Path, as_json: bool) -> None:
+    """Print the counts of a run."""
     if count["recurring"]:
         hint = "a registered party has one for each recording"
         say(f"sealed at one of 256 positions that recur: {count['recurring']} files ({hint})")
@@ -187,49 +262,6 @@ def _batch(
         + f"; results in {table}"
     )
     click.echo(json.dumps(count) if as_json else text)
-    if stop.number:
-        say("stopped; the same command goes on from here")
-        sys.exit(128 + stop.number)
-    sys.exit(2 if count["failed"] else 0)
-
-
-def _whose(
-    verb: str,
-    model: str | None,
-    items: "Sequence[Item]",
-    *,
-    name: str | None = None,
-    key: str | None = None,
-    payload: int | None = None,
-    anyone: bool = False,
-    registry: str | None = None,
-    rolling: bool = False,
-) -> "tuple[Job, list[int | None]]":
-    """Find the claimant of each item: its own, or the one that the options name."""
-    from keybound.batch import corpus
-    from keybound.batch.manifest import absolute
-    from keybound.batch.worker import Job
-    from keybound.watermark.watermarker import Watermarker
-
-    bits = Watermarker(model).card.bits
-    folder, where = absolute(model) if model else None, Path(registry or default_path())
-    if verb == "detect":
-        return Job(verb, folder, ()), [None] * len(items)
-    if name is not None and (key is not None or payload is not None):
-        raise click.UsageError("--party brings its own key and payload")
-    if anyone and (name is not None or key is not None or payload is not None):
-        raise click.UsageError("--any tries every party; name none")
-    if payload is not None and key is None:
-        raise click.UsageError("--payload needs --key")
-    if anyone:
-        every, untried = corpus.everyone(where, bits)
-        for one in untried:
-            say(f"not tried: {one.error}")
-        return Job(verb, folder, every, untried=len(untried)), [None] * len(items)
-    whose, who = corpus.claimants(
-        items, name=name, key=key, payload=payload, registry=where, bits=bits
-    )
-    return Job(verb, folder, whose, rolling), list(who)
 
 
 def _list(items: "Sequence[Item]", planned: "Plan", as_json: bool) -> None:
@@ -250,35 +282,8 @@ def _list(items: "Sequence[Item]", planned: "Plan", as_json: bool) -> None:
     say(f"{len(items)} files: {len(remaining)} to do, {missing} missing; nothing was done")
 
 
-class _Stop:
-    """Whether a signal asked to stop, and which."""
-
-    number = 0
-
-    def __call__(self) -> bool:
-        return bool(self.number)
-
-    def hear(self, number: int, _: object) -> None:
-        if self.number:
-            raise KeyboardInterrupt
-        self.number = number
-        say("finishing what is under way; once more stops at once")
-
-
-@contextlib.contextmanager
-def _stopping() -> Iterator[_Stop]:
-    """Let the first SIGINT or SIGTERM end the run in order, and a second one at once."""
-    stop = _Stop()
-    before = {n: signal.signal(n, stop.hear) for n in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def _tell_failures(items: "Sequence[Item]", rows: "Iterator[Row]", failed: int) -> None:
-    """Name the first few that failed."""
+    """Print the errors of the first few files that failed."""
     if not failed:
         return
     wrong = ((item, row) for item, row in zip(items, rows, strict=True) if row.get("error"))

@@ -1,17 +1,24 @@
-"""The verbs of `keybound bench`. The rooms of the benchmark are imported inside the verb."""
+"""The verbs of `keybound bench`: measure a watermark, and make tables and a report.
+
+The rooms of the benchmark are imported inside the verb.
+"""
 
 import dataclasses
 import json
-import os
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from keybound.cli import report, speed
 from keybound.cli.lab import torch_room
-from keybound.cli.terminal import as_json, options, progress_bar, say
-from keybound.errors import KeyBoundError, missing
+from keybound.cli.report import clips_folder, path_option, rows_file
+from keybound.cli.terminal import options, progress_bar, say
+from keybound.errors import missing
+
+if TYPE_CHECKING:
+    from keybound.benchmark.measure.plan import Plan
 
 PARTS = ("seal", "remover", "average", "forgery", "copy", "quality", "null")  # of sealed evidence
 
@@ -21,14 +28,15 @@ def bench() -> None:
     """Measure a watermark, and make tables and a report."""
 
 
-def _path(name: str, text: str, **how: Any) -> Any:
-    return click.option(name, type=click.Path(path_type=Path), help=text, **how)
-
-
-rows_file = _path("--rows", "File of rows.", default="results/rows.jsonl", show_default=True)
-clips_folder = _path("--speech", "Folder of test clips.", required=True)
-clips_folders = _path("--speech", "Folders of test clips.", required=True, multiple=True)
-model = click.option("--model", type=click.Path(), help="KeyBound's weights other than shipped.")
+clips_folders = path_option(
+    "--speech",
+    "Folder of recordings of speech to measure on (may be repeated).",
+    required=True,
+    multiple=True,
+)
+model = click.option(
+    "--model", type=click.Path(), help="Folder of KeyBound's weights other than the shipped ones."
+)
 method_name = click.option(
     "--method",
     default="keybound",
@@ -38,25 +46,21 @@ method_name = click.option(
 seed = click.option(
     "--seed", default=0, show_default=True, help="Seed of keys, payloads and attacks."
 )
-workers = click.option("--workers", default=0, help="Processes; 0 for one a core.")
+workers = click.option("--workers", default=0, help="Number of processes; 0 for one per core.")
 attack_names = click.option(
-    "--attack", "attacks", multiple=True, help="Measure under these attacks alone."
+    "--attack", "attacks", multiple=True, help="Measure under this attack alone (may be repeated)."
 )
 
 
-def _rooms() -> tuple[Any, Any]:
-    """Return the modules of methods and plans; raise an error where PESQ or STOI is absent."""
+def _need_meters() -> None:
+    """Raise an error that names the extra, before any work, where PESQ or STOI is absent."""
     for name in ("pesq", "pystoi"):
         if find_spec(name) is None:
             raise missing(name, "bench")
-    from keybound.benchmark import peers
-    from keybound.benchmark.measure import plans
-
-    return peers, plans
 
 
-def _measure(plans: list[Any], rows: Path, workers: int) -> None:
-    """Measure what is missing from the rows, and say how many rows came."""
+def _measure(plans: "list[Plan]", rows: Path, workers: int) -> None:
+    """Measure what is missing from the rows, and print how many were added."""
     from keybound.benchmark.measure import run
 
     first, made = run.begin(plans[0], rows)
@@ -73,8 +77,8 @@ def _print(
     from keybound.benchmark.measure import run
     from keybound.benchmark.measure.plan import Plan
 
-    attacks = how.pop("attacks") or room.ATTACKS
-    plan = Plan(peers.chosen("keybound", model), speech, (suite,), attacks, **how)
+    make, attacks = peers.chosen("keybound", model), how.pop("attacks") or room.ATTACKS
+    plan = Plan(make, speech, (suite,), attacks, **how)
     rows = run.collect(plan, progress=progress_bar("measuring"), workers=workers)
     click.echo(room.table(list(rows)))
 
@@ -86,14 +90,18 @@ def _print(
     rows_file,
     method_name,
     model,
-    click.option("--seconds", default=1.0, show_default=True, help="Length of a clip."),
+    click.option("--seconds", default=1.0, show_default=True, help="Length of a clip in seconds."),
     click.option(
         "--set",
         "speech_set",
         metavar="NAME",
         help="Name of another set of speech, with tables of its own.",
     ),
-    click.option("--every", is_flag=True, help="All clips of each recording of --set."),
+    click.option(
+        "--every",
+        is_flag=True,
+        help="Take all clips of each recording of --set, not the first alone.",
+    ),
     click.option("--clips", default=300, show_default=True, help="Number of clips."),
     seed,
     workers,
@@ -106,7 +114,10 @@ def bench_run(
     Rows that are already there are not measured again. Those of a --set have a table of their own.
     Needs the extra bench: pip install 'keybound[bench]'
     """
-    peers, plans = _rooms()
+    _need_meters()
+    from keybound.benchmark import peers
+    from keybound.benchmark.measure import plans
+
     _measure(plans.of_suites(peers.chosen(method, model), suites, **how), rows, workers)
 
 
@@ -115,14 +126,18 @@ def bench_run(
     clips_folders,
     rows_file,
     click.option(
-        "--part", "parts", type=click.Choice(PARTS), multiple=True, help="Only these parts."
+        "--part",
+        "parts",
+        type=click.Choice(PARTS),
+        multiple=True,
+        help="Measure this part alone (may be repeated).",
     ),
-    _path("--removers", "Folder of trained removers."),
+    path_option("--removers", "Folder of trained removers, for the part remover."),
     model,
-    click.option("--rolling", is_flag=True, help="Change the code every second."),
     click.option(
-        "--most", type=click.IntRange(min=1), help="Recordings of each length, fewer than usual."
+        "--rolling", is_flag=True, help="Embed with --rolling: change the code every second."
     ),
+    click.option("--most", type=click.IntRange(min=1), help="Limit of recordings of each length."),
     seed,
     workers,
 )
@@ -132,7 +147,10 @@ def bench_seals(rows: Path, model: str | None, rolling: bool, workers: int, **ho
     Recordings of one speaker are joined to pieces of 3, 10 and 30 s. Rows that are already there
     are not measured again. Needs the extra bench: pip install 'keybound[bench]'
     """
-    peers, plans = _rooms()
+    _need_meters()
+    from keybound.benchmark import peers
+    from keybound.benchmark.measure import plans
+
     make = peers.chosen("keybound", model, rolling=rolling)
     _measure([plans.of_seals(make, **how)], rows, workers)
 
@@ -144,9 +162,12 @@ def bench_seals(rows: Path, model: str | None, rolling: bool, workers: int, **ho
     rows_file,
     method_name,
     model,
-    _path("--train", "Speech to train removers on first."),
+    path_option("--train", "Folder of speech to train removers on first."),
     click.option(
-        "--minutes", default=60.0, show_default=True, help="Training time of a remover, at most."
+        "--minutes",
+        default=60.0,
+        show_default=True,
+        help="Limit of the training time of a remover, in minutes.",
     ),
     click.option("--device", default="cpu", show_default=True, help="cpu or cuda."),
     workers,
@@ -159,9 +180,9 @@ def bench_remove(
     Needs torch: pip install 'keybound[train]'
     """
     torch_room("torch")
-    from keybound.benchmark.measure import removal
+    from keybound.benchmark import peers
+    from keybound.benchmark.measure import plans, removal
 
-    peers, plans = _rooms()
     make = peers.chosen(method, model)
     removal.train(make(), networks, say=say, **how)
     _measure([plans.of_removers(make, speech, networks)], rows, workers)
@@ -170,9 +191,14 @@ def bench_remove(
 @bench.command("lengths")
 @options(
     clips_folders,
-    click.option("--seconds", type=float, multiple=True, help="Lengths of pieces."),
+    click.option(
+        "--seconds",
+        type=float,
+        multiple=True,
+        help="Length of pieces in seconds (may be repeated).",
+    ),
     attack_names,
-    click.option("--most", default=100, show_default=True, help="Pieces of each length."),
+    click.option("--most", default=100, show_default=True, help="Number of pieces of each length."),
     model,
     workers,
 )
@@ -189,16 +215,22 @@ def bench_lengths(
 @bench.command("false-alarms")
 @options(
     clips_folder,
-    click.option("--seconds", type=float, multiple=True, help="Lengths of files."),
-    click.option("--stereo", is_flag=True, help="Files of two channels, and each view alone."),
+    click.option(
+        "--seconds", type=float, multiple=True, help="Length of files in seconds (may be repeated)."
+    ),
+    click.option(
+        "--stereo",
+        is_flag=True,
+        help="Measure files of two channels, and each channel and the mix alone.",
+    ),
     attack_names,
     model,
     workers,
 )
 def bench_false_alarms(speech: Path, seconds: tuple[float, ...], **how: Any) -> None:
-    """Count unmarked recordings of several lengths that are found marked.
+    """Print the share of unmarked recordings of several lengths that are detected as marked.
 
-    Take speech that had no part in the calibration.
+    --speech must not have been used for calibration.
     """
     from keybound.benchmark.measure import tail
 
@@ -208,8 +240,12 @@ def bench_false_alarms(speech: Path, seconds: tuple[float, ...], **how: Any) -> 
 @bench.command("calibrate")
 @click.argument("folder", type=click.Path(path_type=Path))
 @options(
-    _path("--valid", "Folder of validation speech.", required=True),
-    click.option("--evidence", is_flag=True, help="Only what long recordings need."),
+    path_option("--valid", "Folder of validation speech.", required=True),
+    click.option(
+        "--evidence",
+        is_flag=True,
+        help="Calibrate only the threshold for stretches of long recordings.",
+    ),
     attack_names,
     workers,
 )
@@ -219,81 +255,17 @@ def bench_calibrate(
     """Calibrate the card of the exported weights in FOLDER again, as `keybound export` does."""
     from keybound.benchmark.measure import calibration
 
-    how: Any = {"attacks": attacks or calibration.ATTACKS}
+    chosen = attacks or calibration.ATTACKS
     if evidence:
-        found = dataclasses.asdict(calibration.calibrate_evidence(folder, valid, **how))
-    else:
-        how |= {"progress": progress_bar("measuring"), "workers": workers}
-        found = calibration.calibrate(folder, valid, **how)
+        tail = calibration.calibrate_evidence(folder, valid, attacks=chosen)
+        click.echo(json.dumps(dataclasses.asdict(tail), indent=1))
+        return
+    progress = progress_bar("measuring")
+    found = calibration.calibrate(folder, valid, attacks=chosen, progress=progress, workers=workers)
     click.echo(json.dumps(found, indent=1))
 
 
-@bench.command("speed")
-@options(
-    click.option("--seconds", type=float, multiple=True, default=[10.0], help="Length of audio."),
-    click.option("--turns", default=9, show_default=True, help="Repetitions; the fastest counts."),
-    click.option("--method", "methods", multiple=True, help="Measure these methods alone."),
-    _path("--rows", "File of rows to append to."),
-    as_json,
-)
-def bench_speed(
-    seconds: tuple[float, ...], turns: int, methods: tuple[str, ...], rows: Path, as_json: bool
-) -> None:
-    """Print how many times real time KeyBound and its peers run, side by side on this machine."""
-    from keybound.benchmark.measure import speed
-    from keybound.benchmark.measure.rows import add_missing
-
-    found = [row for s in seconds for row in speed.measure(s, turns, methods or speed.NAMES)]
-    click.echo("\n".join(map(json.dumps, found)) if as_json else speed.table(found))
-    if rows:
-        say(f"wrote {add_missing(rows, found)} rows to {rows}")
-
-
-@bench.command("scale")
-@options(
-    clips_folder,
-    click.option("--jobs", type=click.IntRange(min=1), multiple=True, help="Processes to try."),
-    as_json,
-)
-def bench_scale(speech: Path, jobs: tuple[int, ...], as_json: bool) -> None:
-    """Print what an hour of audio costs in `keybound batch`."""
-    from keybound.benchmark.measure import scale
-
-    found = scale.measure(speech, jobs or (1, os.cpu_count() or 1))
-    click.echo("\n".join(map(json.dumps, found)) if as_json else scale.table(found))
-
-
-@bench.command("tables")
-@options(
-    rows_file,
-    click.option("--check", is_flag=True, help="Only say whether the tables agree with the rows."),
-)
-def bench_tables(rows: Path, check: bool) -> None:
-    """Make every table of the paper from the rows, beside them."""
-    from keybound.benchmark.measure.rows import read_rows
-    from keybound.benchmark.report.tables import check_tables, write_tables
-
-    found = read_rows(rows)
-    if not found:
-        raise KeyBoundError(f"no rows in {rows}", hint="keybound bench run")
-    if not check:
-        click.echo("\n".join(map(str, write_tables(found, rows.parent))))
-    elif stale := check_tables(found, rows.parent):
-        raise KeyBoundError(f"not what the rows give: {', '.join(stale)}")
-
-
-@bench.command("report")
-@options(
-    rows_file,
-    _path("--out", "The file to write.", default="report.html", show_default=True),
-    _path("--speech", "Folder of clips for the gallery."),
-)
-def bench_report(rows: Path, out: Path, speech: Path | None) -> None:
-    """Write one HTML file with tables, plots, spectrograms and audio."""
-    from keybound.benchmark.measure.methods import keybound
-    from keybound.benchmark.measure.robustness import examples
-    from keybound.benchmark.measure.rows import read_rows
-    from keybound.benchmark.report.document import write_report
-
-    clips = examples(keybound(), speech) if speech else None
-    click.echo(write_report(read_rows(rows), out, clips))
+bench.add_command(speed.speed)
+bench.add_command(speed.scale)
+bench.add_command(report.tables)
+bench.add_command(report.report)

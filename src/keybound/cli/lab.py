@@ -1,4 +1,4 @@
-"""The verbs of the laboratory: attack, train, export.
+"""The verbs `attack`, `train` and `export`.
 
 Their rooms are imported inside the verb.
 """
@@ -39,7 +39,8 @@ def attack(
 ) -> None:
     """Apply the attack NAME to RECORDING and write OUTPUT.
 
-    Several in a row are joined by a plus: keybound attack mp3+noise in.wav out.wav
+    The parameters are printed as JSON. A plus joins several attacks in a row:
+    keybound attack mp3+noise in.wav out.wav
     """
     from keybound.attacks import ATTACKS
     from keybound.watermark import files
@@ -59,17 +60,27 @@ def attack(
 @click.command()
 @click.argument("recipe", type=click.Path())
 @options(
-    click.option("--speech", type=click.Path(), required=True, help="Folder of speech."),
-    click.option("--noise", type=click.Path(), required=True, help="Folder of noise."),
-    click.option("--lyra", type=click.Path(), help="Folder of Lyra's weights."),
+    click.option(
+        "--speech", type=click.Path(), required=True, help="Folder of recordings of speech."
+    ),
+    click.option(
+        "--noise", type=click.Path(), required=True, help="Folder of recordings of noise."
+    ),
+    click.option(
+        "--lyra",
+        type=click.Path(),
+        help="Folder of the weights of the Lyra codec, for the attack channel.",
+    ),
     click.option("--out", type=click.Path(), required=True, help="Folder for checkpoints."),
-    click.option("--resume", is_flag=True, help="Go on from the checkpoint in --out."),
+    click.option("--resume", is_flag=True, help="Continue from the checkpoint in --out."),
     click.option("--start", type=click.Path(), help="Exported weights to start from."),
-    click.option("--minutes", type=float, help="Fit the whole schedule into this wall time."),
+    click.option(
+        "--minutes", type=float, help="Scale the schedule to this many minutes of wall time."
+    ),
     click.option("--device", default="cpu", show_default=True, help="cpu or cuda."),
 )
 def train(recipe: str, **where: Any) -> None:
-    """Train a model by RECIPE.
+    """Train a model by the recipe file RECIPE.
 
     Needs torch: pip install 'keybound[train]'
     """
@@ -83,7 +94,12 @@ def train(recipe: str, **where: Any) -> None:
 @click.option(
     "--valid", type=click.Path(), required=True, help="Folder of speech to calibrate thresholds on."
 )
-@click.option("--attack", "attacks", multiple=True, help="Calibrate under these attacks alone.")
+@click.option(
+    "--attack",
+    "attacks",
+    multiple=True,
+    help="Calibrate thresholds under this attack alone (may be repeated).",
+)
 @click.option(
     "--int8",
     is_flag=True,

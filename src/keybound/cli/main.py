@@ -1,4 +1,4 @@
-"""The command line: verbs only. Heavy rooms are imported inside the verb that needs them.
+"""The command line: the group of verbs, `detect` and `demo`. Verbs import heavy rooms inside.
 
 Results go to standard output (`--json` for machines). Messages go to standard error, in lower
 case without a full stop, with a hint in brackets where there is one; a refusal is one such line.
@@ -14,154 +14,40 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keybound.cli import batch, bench, lab, parties, records, verify
-from keybound.cli.parties import claim, lone_key
+from keybound.cli import batch, bench, embed, lab, parties, records, verify
 from keybound.cli.terminal import (
-    ROLLING,
     as_json,
     emit,
-    from_host,
     in_one_line,
-    key_file,
     model,
-    nonce,
     options,
-    own_mask,
-    party_name,
-    payload,
-    position,
     progress_bar,
     refuse,
-    registry,
     reworded,
-    say,
     stopping,
     tell,
     warned,
 )
-from keybound.cli.verify import as_plain
 from keybound.errors import KeyBoundError, missing
-from keybound.provenance.registry import Registry, default_path
-from keybound.watermark.claims import Claim
 
 if TYPE_CHECKING:
     from keybound.types import Detection
-    from keybound.watermark.watermarker import Watermarker
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
 @click.version_option(package_name="keybound", message="%(version)s")
 @click.pass_context
 def cli(context: click.Context) -> None:
-    """Mark speech, detect the mark, prove whose it is."""
+    """Embed a keyed watermark in speech, detect it, verify whose it is."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
 
-def load(model: str | None) -> "Watermarker":
-    from keybound.watermark.watermarker import Watermarker
-
-    return Watermarker(model)
-
-
-@cli.command()
-@click.argument("host", type=click.Path())
-@click.argument("output", type=click.Path())
-@options(party_name, key_file, payload, from_host, nonce, own_mask, position)
-@click.option("--no-seal", is_flag=True, help="Embed the learned mark alone, without the seal.")
-@click.option("--rolling", is_flag=True, help=ROLLING)
-@click.option("--force", is_flag=True, help="Replace OUTPUT if it is an existing file.")
-@click.option(
-    "--no-check", is_flag=True, help="Do not read the mark back from OUTPUT (half the time)."
-)
-@options(registry, model, as_json)
-def embed(
-    host: str,
-    output: str,
-    name: str | None,
-    key_file: str | None,
-    payload: int | None,
-    from_host: bool,
-    nonce: bytes,
-    own_mask: bool,
-    position: int | None,
-    no_seal: bool,
-    rolling: bool,
-    force: bool,
-    no_check: bool,
-    registry: str | None,
-    model: str | None,
-    as_json: bool,
-) -> None:
-    """Embed a mark in the recording HOST and write it to OUTPUT.
-
-    OUTPUT is read back and verified before it appears; if its mark cannot be read, nothing is
-    written. For a registered party the registry reserves a position of the key's stream and keeps a
-    record of what was marked (keybound record). Without a party the position is one of 256 that
-    recur; --position chooses it.
-    """
-    from keybound import output as outputs
-    from keybound import stages
-    from keybound.crypto import codes, keystream
-    from keybound.provenance import content_tag
-    from keybound.watermark import files
-
-    if no_seal and (rolling or position is not None):
-        raise click.UsageError("--no-seal leaves nothing to place or to roll")
-    if own_mask and (nonce or no_seal or from_host):
-        raise click.UsageError("--nonce-from-position needs a seal, and takes the place of --nonce")
-    if rolling and (own_mask or from_host):
-        raise click.UsageError("--rolling draws masks of its own, for payloads that are given")
-    outputs.check(output, source=host, replace=force)
-    stages.sweep(Path(output).parent)
-    marker = load(model)
-    if from_host:
-        key = lone_key(key_file, name, payload)
-        spoken = content_tag.payload(files.listen(host), key, marker.card.bits, nonce)
-        whose = Claim("", key, spoken, None)
-    else:
-        whose = claim(name, key_file, payload, registry, marker.card.bits)
-    party, key, number, rho, _ = whose
-    recurs = name is None and position is None and not no_seal
-    if name is not None and not no_seal:
-        with Registry(registry or default_path()) as known:
-            position = known.reserve(key.fingerprint, position)
-    if own_mask:
-        position = keystream.choose_position(position, sealed=True)
-        assert position is not None
-        nonce = codes.position_nonce(position)
-    of: Any = {"key": key, "payload": number, "nonce": nonce}
-    how: dict[str, Any] = of | {"position": position, "seal": not no_seal, "rolling": rolling}
-    how |= {"replace": force, "progress": progress_bar("marking")}
-    facts, words = dict[str, Any](), "marked, not read back"
-
-    def with_record(part: outputs.Part, made: files.Written) -> None:
-        stamped = files.record(marker, made, party=party, **of)
-        facts["record"] = records.appear(stamped, part, registry)
-
-    how |= {"appear": with_record} if name is not None else {}
-    if no_check:
-        made = files.mark(marker, host, output, **how)
-    else:
-        verdict, made = files.embed(marker, host, output, rho=rho, **how)
-        facts, words = as_plain(verdict) | facts, verdict.words
-    if made.clipped:
-        say(f"samples limited to full scale: {made.clipped}")
-    if made.not_carried:
-        say(f"not carried over: {', '.join(made.not_carried)}")
-    if made.position is not None:
-        also = f", one of {keystream.USUAL} that recur (--party has one for each recording)"
-        say(f"sealed at position {made.position}{also if recurs else ''}")
-    if name is not None:
-        say(f"record {facts['record']}")
-    facts |= {"output": output, "clipped": made.clipped, "position": made.position}
-    facts |= {"position_recurs": recurs, "not_carried": made.not_carried}
-    emit(facts, words, as_json)
-
-
 @cli.command()
 @click.argument("recordings", nargs=-1, required=True, type=click.Path())
-@click.option("--frames", is_flag=True, help="With --json: presence and logits of every 20 ms too.")
+@click.option(
+    "--frames", is_flag=True, help="With --json: add presence and logits of every frame of 20 ms."
+)
 @click.option(
     "--plot",
     "picture",
@@ -176,14 +62,16 @@ def detect(
     model: str | None,
     as_json: bool,
 ) -> None:
-    """Say whether RECORDINGS carry a mark, and where.
+    """Detect whether RECORDINGS carry a mark, and where. No key is needed.
 
-    A folder stands for all recordings in it and below. Of several recordings each has one line.
+    A folder stands for all recordings in it and its subfolders. Each of several recordings has one
+    line.
     Exit status 0 if any is marked, 1 if none is, 2 if any could not be read.
     """
     from keybound.batch.manifest import expand
     from keybound.cli import plot
     from keybound.watermark import files
+    from keybound.watermark.watermarker import Watermarker
 
     if frames and not as_json:
         raise click.UsageError("--frames needs --json")
@@ -192,10 +80,10 @@ def detect(
         if len(paths) > 1:
             raise click.UsageError("--plot draws one recording")
         plot.check(Path(picture))
-    marker = load(model)
+    marker = Watermarker(model)
     marked = failed = 0
     for path in paths:
-        about = f"listening to {Path(path).name}" if len(paths) > 1 else "listening"
+        about = f"detecting in {Path(path).name}" if len(paths) > 1 else "detecting"
         try:
             found = files.detect(marker, path, progress=progress_bar(about))
         except (KeyBoundError, OSError) as error:
@@ -250,10 +138,12 @@ def in_a_line(found: "Detection", path: str) -> str:
 
 
 @cli.command()
-@click.option("--out", default="demo", show_default=True, help="Folder for what the demo makes.")
+@click.option(
+    "--out", default="demo", show_default=True, help="Folder for the audio and the picture."
+)
 @model
 def demo(out: str, model: str | None) -> None:
-    """Mark a shipped clip, attack it, verify it, draw it.
+    """Mark, attack, verify and plot a clip that the package carries.
 
     Needs the extra demo: pip install 'keybound[demo]'
     """
@@ -261,10 +151,12 @@ def demo(out: str, model: str | None) -> None:
         from keybound.demo.show import run
     except ModuleNotFoundError as error:
         raise missing(error.name, "demo") from error
+    from keybound.watermark.watermarker import Watermarker
 
-    run(load(model), Path(out))
+    run(Watermarker(model), Path(out))
 
 
+cli.add_command(embed.embed)
 cli.add_command(verify.verify)
 cli.add_command(parties.keygen)
 cli.add_command(parties.party)

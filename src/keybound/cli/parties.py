@@ -1,4 +1,4 @@
-"""The verbs `keygen` and `party`, and whose mark the options of other verbs name."""
+"""The verbs `keygen` and `party`, and the claim that the options of other verbs make."""
 
 import dataclasses
 from datetime import UTC, datetime
@@ -6,34 +6,46 @@ from pathlib import Path
 
 import click
 
-from keybound.cli.terminal import as_json, emit, model, number, options, registry, say
+from keybound.cli.terminal import (
+    as_json,
+    emit,
+    model,
+    number,
+    open_registry,
+    options,
+    registry,
+    say,
+)
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError
-from keybound.provenance.registry import Party, Registry, default_path
-from keybound.watermark.claims import NOBODY, Claim, Untried, party_claim, triable
+from keybound.provenance.registry import Party, Registry
+from keybound.watermark.claims import NOBODY, Claim, party_claim
 
 
 @click.command()
 @click.argument("path", type=click.Path())
-@click.option("--comment", default="", help="Comment line at the head of the file.")
+@click.option("--comment", default="", help="Comment line at the head of the key file.")
 def keygen(path: str, comment: str) -> None:
-    """Make a new key in the file PATH, which must not exist yet."""
+    """Write a new random key to the file PATH and print its key id.
+
+    PATH must not exist yet. The file has mode 0600.
+    """
     key = Key.generate()
     key.write(path, comment=comment)
     say(f"wrote {path}; keep it secret and keep a copy")
-    click.echo(key.fingerprint)
+    click.echo(key.id)
 
 
 @click.group(no_args_is_help=False)
 def party() -> None:
-    """Register who marks with which key and payload."""
+    """Register parties, each with a key and a payload."""
 
 
 @party.command("add")
 @click.argument("name")
 @options(
-    click.option("--key", "key_file", required=True, help="The party's key file."),
+    click.option("--key", "key_file", required=True, help="Key file of the party."),
     click.option("--payload", type=number, required=True, help="Payload, such as 24301 or 0x5eed."),
     click.option("--bits", type=int, help="Bits of the payload; by default those of the model."),
     click.option(
@@ -51,9 +63,9 @@ def party_add(
     registry: str | None,
     model: str | None,
 ) -> None:
-    """Add the party NAME. Its key stays in its file; only the path is kept.
+    """Add the party NAME. The registry keeps the path of its key file, not the key.
 
-    Its payload must be as long as those of the model that marks for it.
+    Its payload must have as many bits as the model carries.
     """
     from keybound.model.networks import SHIPPED, read_card
 
@@ -64,9 +76,9 @@ def party_add(
     if bits != own:
         hint = "--model names other weights" if model is None else "leave --bits out"
         raise KeyBoundError(f"the model carries payloads of {own} bits, not {bits}", hint=hint)
-    fingerprint = Key.read(key_file).fingerprint
-    made = Party(name, payload, bits, rho, Path(key_file), fingerprint, datetime.now(UTC))
-    with Registry(registry or default_path()) as parties:
+    key_id = Key.read(key_file).id
+    made = Party(name, payload, bits, rho, Path(key_file), key_id, datetime.now(UTC))
+    with open_registry(registry) as parties:
         parties.add(made)
     say(f"registered {name}")
 
@@ -75,7 +87,7 @@ def party_add(
 @options(registry, as_json)
 def party_list(registry: str | None, as_json: bool) -> None:
     """List the parties."""
-    with Registry(registry or default_path()) as parties:
+    with open_registry(registry) as parties:
         known = parties.list()
     if not known:
         say(NOBODY)
@@ -83,7 +95,7 @@ def party_list(registry: str | None, as_json: bool) -> None:
         row = dataclasses.asdict(one)
         row |= {"key_file": str(one.key_file), "created": one.created.isoformat()}
         digits = -(-one.bits // 4)
-        text = f"{one.name}\t0x{one.payload:0{digits}x}\t{one.fingerprint}\t{one.key_file}"
+        text = f"{one.name}\t0x{one.payload:0{digits}x}\t{one.key_id}\t{one.key_file}"
         emit(row, text, as_json)
 
 
@@ -92,34 +104,30 @@ def party_list(registry: str | None, as_json: bool) -> None:
 @registry
 def party_remove(name: str, registry: str | None) -> None:
     """Remove the party NAME. Its key file stays where it is."""
-    with Registry(registry or default_path()) as parties:
+    with open_registry(registry) as parties:
         parties.remove(name)
     say(f"removed {name}")
 
 
 def claim(
-    name: str | None, key_file: str | None, payload: int | None, registry: str | None, bits: int
+    name: str | None, key_file: str | None, payload: int | None, known: Registry | None, bits: int
 ) -> Claim:
-    """Find the one claimant that the options name, for a model of so many bits."""
-    if name is not None:
+    """Return the claim that the options make, for a model of so many bits.
+
+    `known` is the open registry where --party is given.
+    """
+    if known is not None and name is not None:
         if key_file is not None or payload is not None:
             raise click.UsageError("--party brings its own key and payload")
-        with Registry(registry or default_path()) as parties:
-            return party_claim(parties.get(name), bits)
+        return party_claim(known.get(name), bits)
     if key_file is None or payload is None:
-        raise click.UsageError("say whose mark: --party NAME, or --key FILE and --payload NUMBER")
+        raise click.UsageError("whose mark? --party NAME, or --key FILE and --payload NUMBER")
     codes.check_payload(payload, bits)
     return Claim("", Key.read(key_file), payload, None)
 
 
 def lone_key(key_file: str | None, *others: object) -> Key:
-    """Read the key where the payload comes from the host, and nothing else may say whose it is."""
+    """Read the key of --payload-from-host, with which none of the others may be given."""
     if key_file is None or any(one is not None and one is not False for one in others):
         raise click.UsageError("--payload-from-host goes with --key FILE alone")
     return Key.read(key_file)
-
-
-def every_claim(registry: str | None, bits: int) -> tuple[list[Claim], list[Untried]]:
-    """Make a claimant of every registered party that can be tried; name the others."""
-    with Registry(registry or default_path()) as parties:
-        return triable(parties.list(), lambda one: party_claim(one, bits))

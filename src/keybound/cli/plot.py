@@ -1,4 +1,4 @@
-"""Draw where a recording is marked: presence over time, and the spans. Knows no keys."""
+"""Plot where a recording is marked: presence over time, and the spans. Knows no keys."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +14,7 @@ ENDINGS = (".svg", ".png", ".pdf")
 
 
 def check(path: Path) -> None:
-    """Refuse the name of a picture that cannot be drawn, before hours of audio are heard."""
+    """Raise an error where a picture cannot be written, before hours of audio are analysed."""
     if path.suffix.lower() not in ENDINGS:
         what = f"{path} does not end in the name of a picture"
         raise AudioError(what, hint=f"{', '.join(ENDINGS)} can be written")
@@ -24,7 +24,7 @@ def check(path: Path) -> None:
 
 
 def draw(found: Detection, path: Path, title: str = "") -> None:
-    """Write a picture of a detection; the ending of the name says as what."""
+    """Write a picture of a detection, in the format of the file's suffix."""
     check(path)
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

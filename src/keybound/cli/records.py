@@ -1,4 +1,4 @@
-"""The verbs of `keybound record`, and what other verbs write into the registry or read from it."""
+"""The verbs of `keybound record`, and the records that `verify` compares with."""
 
 import json
 import sys
@@ -13,6 +13,7 @@ from keybound.cli.terminal import (
     emit,
     key_file,
     octets,
+    open_registry,
     options,
     party_name,
     registry,
@@ -21,10 +22,9 @@ from keybound.cli.terminal import (
 from keybound.crypto.keys import Key
 from keybound.crypto.signing import PUBLIC_BYTES, SigningKey
 from keybound.errors import KeyBoundError, NotGenuineError, RecordError
-from keybound.output import Part
 from keybound.provenance import origin, records
-from keybound.provenance.records import Entry, Stamped
-from keybound.provenance.registry import Registry, default_path
+from keybound.provenance.records import Entry
+from keybound.provenance.registry import Registry
 from keybound.watermark.claims import Claim, Untried
 
 number = click.argument("number", type=click.IntRange(1, (1 << 63) - 1))
@@ -32,14 +32,14 @@ number = click.argument("number", type=click.IntRange(1, (1 << 63) - 1))
 
 @click.group(no_args_is_help=False)
 def record() -> None:
-    """Look at the records of what was marked, export and check them."""
+    """List, show, export and check the records of what was marked."""
 
 
 @record.command("list")
 @options(party_name, registry, as_json)
 def record_list(name: str | None, registry: str | None, as_json: bool) -> None:
     """List the records, of all parties or of one."""
-    with Registry(registry or default_path()) as known:
+    with open_registry(registry) as known:
         entries = known.records(None if name is None else known.get(name))
     if not entries:
         say("there are no records (keybound embed --party makes one)")
@@ -51,7 +51,7 @@ def record_list(name: str | None, registry: str | None, as_json: bool) -> None:
 @number
 @options(registry, as_json)
 def record_show(number: int, registry: str | None, as_json: bool) -> None:
-    """Show the record NUMBER: with --json all of it, the fingerprint too."""
+    """Show the record NUMBER; with --json all of it, including the fingerprint."""
     entry = _entry(number, registry)
     whole = json.loads(entry.stamped.to_bytes())
     shown = whole["record"] | {"mac": whole["mac"]}
@@ -63,7 +63,9 @@ def record_show(number: int, registry: str | None, as_json: bool) -> None:
 @record.command("export")
 @number
 @click.argument("path", type=click.Path())
-@click.option("--sign", "signer", type=click.Path(), help="Sign it with this signing key.")
+@click.option(
+    "--sign", "signer", type=click.Path(), help="Sign the record with the signing key in this file."
+)
 @registry
 def record_export(number: int, path: str, signer: str | None, registry: str | None) -> None:
     """Write the record NUMBER to the file PATH, which must not exist yet."""
@@ -77,7 +79,9 @@ def record_export(number: int, path: str, signer: str | None, registry: str | No
 @record.command("check")
 @click.argument("path", type=click.Path())
 @options(party_name, key_file)
-@click.option("--public", type=octets, help="The signer's public key, in hex: no secret is needed.")
+@click.option(
+    "--public", type=octets, help="Public key of the signer, in hex; no secret is needed."
+)
 @options(registry, as_json)
 def record_check(
     path: str,
@@ -87,10 +91,11 @@ def record_check(
     registry: str | None,
     as_json: bool,
 ) -> None:
-    """Say whether the record in the file PATH is as it was made. Exit status 0 if so, 1 if not.
+    """Check that the record in the file PATH is unchanged. Exit status 0 if so, 1 if not.
 
-    Checked with the key of its party, or with the public key of who signed it. The public key must
-    come from the signer and not from the file. What is not a record at all is an error, status 2.
+    The MAC is checked with the key of the party, or the signature with the public key of the
+    signer, which must come from the signer and not from the file. A file that is not a record is
+    an error, status 2.
     """
     if sum(given is not None for given in (name, key_file, public)) != 1:
         raise click.UsageError("check with one of --party, --key and --public")
@@ -120,18 +125,12 @@ def record_keygen(path: str) -> None:
     made = SigningKey.generate()
     public = made.public.hex()  # refused before anything is written where it cannot be had
     made.write(path)
-    say(f"wrote {path}; keep it secret, and give the public key to who checks")
+    say(f"wrote {path}; keep it secret, and publish the public key")
     click.echo(public)
 
 
-def appear(stamped: Stamped, part: Part, registry: str | None) -> int:
-    """Let a marked file and its record appear together; return the number of the record."""
-    with Registry(registry or default_path()) as known:
-        return known.appear(stamped, part)
-
-
 class Told(NamedTuple):
-    """What a record tells a verifier, beside what the options say."""
+    """What an exported record tells a verifier."""
 
     entry: Entry
     payload: int
@@ -140,7 +139,7 @@ class Told(NamedTuple):
 
 
 def tell(path: str, payload: int | None, nonce: bytes, position: int | None) -> Told:
-    """Read a record from a file, for what the options leave open; refuse where they disagree."""
+    """Return the record in a file; raise an error where the options disagree with it."""
     entry = Entry(None, records.read(path))
     known = entry.stamped.record
     for what, given, own in (
@@ -153,41 +152,35 @@ def tell(path: str, payload: int | None, nonce: bytes, position: int | None) -> 
     return Told(entry, known.payload, known.nonce, known.position)
 
 
-def entries_of(
-    claims: Sequence[Claim], registry: str | None, told: Told | None = None
-) -> dict[str, tuple[Entry, ...]]:
-    """Return the records of each claimant: the one that was told, else those of the registry.
+def entries_of(claim: Claim, known: Registry | None, told: Told | None = None) -> tuple[Entry, ...]:
+    """Return the records of a claim: the one of --record, else those of the open registry.
 
-    Each was stamped with the key of its claimant; one that was not is refused before any work.
+    Raise an error where one was not stamped with the key of the claim.
     """
     if told is not None:
-        if len(claims) != 1 or claims[0].payload != told.payload:
+        if claim.payload != told.payload:
             raise RecordError("the record is not of this party's payload")
-        told.entry.stamped.check(claims[0].key)
-        return {claims[0].name: (told.entry,)}
-    if not any(one.name for one in claims):
-        return {one.name: () for one in claims}
-    with Registry(registry or default_path()) as known:
-        return {one.name: _kept(known, one) for one in claims}
+        told.entry.stamped.check(claim.key)
+        return (told.entry,)
+    return _kept(known, claim) if known is not None else ()
 
 
 def entries_of_any(
-    claims: Sequence[Claim], registry: str | None
+    claims: Sequence[Claim], known: Registry
 ) -> tuple[dict[str, tuple[Entry, ...]], list[Untried]]:
-    """Return the records of each party; name those whose records were changed or are damaged.
+    """Return the records of each party, and the parties whose records are changed or damaged.
 
     Raise the first reason if that is so of all.
     """
     entries: dict[str, tuple[Entry, ...]] = {}
     untried: list[Untried] = []
     reasons: list[KeyBoundError] = []
-    with Registry(registry or default_path()) as known:
-        for one in claims:
-            try:
-                entries[one.name] = _kept(known, one)
-            except KeyBoundError as error:
-                reasons.append(error)
-                untried.append(Untried(one.name, error.message))
+    for one in claims:
+        try:
+            entries[one.name] = _kept(known, one)
+        except KeyBoundError as error:
+            reasons.append(error)
+            untried.append(Untried(one.name, error.message))
     if reasons and not entries:
         raise reasons[0]
     return entries, untried
@@ -201,7 +194,7 @@ def _kept(known: Registry, claim: Claim) -> tuple[Entry, ...]:
 
 
 def _entry(number: int, registry: str | None) -> Entry:
-    with Registry(registry or default_path()) as known:
+    with open_registry(registry) as known:
         return known.record(number)
 
 
@@ -209,7 +202,7 @@ def _key(name: str | None, key_file: str | None, registry: str | None) -> Key:
     if name is None:
         assert key_file is not None
         return Key.read(key_file)
-    with Registry(registry or default_path()) as known:
+    with open_registry(registry) as known:
         return known.get(name).key()
 
 

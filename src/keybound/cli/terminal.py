@@ -1,4 +1,4 @@
-"""How the command line speaks: options, results, messages, refusals.
+"""Shared by all verbs: options, results, messages, progress, errors.
 
 Results go to standard output (`--json` for machines). Messages go to standard error, in lower
 case without a full stop, with a hint in brackets where there is one; a refusal is one such line.
@@ -20,13 +20,14 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from keybound.errors import DEBUG, KeyFileWarning, explain
+from keybound.provenance.registry import Registry, default_path
 
 QUIET_S = 60.0  # between two messages where there is no terminal
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def number(text: str) -> int:
-    """Read a payload: decimal, or 0x and hexadecimal."""
+    """Return a payload from decimal text, or hexadecimal with 0x."""
     try:
         return int(text, 0)
     except ValueError:
@@ -34,7 +35,7 @@ def number(text: str) -> int:
 
 
 def octets(text: str) -> bytes:
-    """Read a nonce."""
+    """Return bytes from hexadecimal text."""
     try:
         return bytes.fromhex(text)
     except ValueError:
@@ -58,7 +59,7 @@ def emit(result: dict[str, Any], text: str, as_json: bool) -> None:
 
 
 def progress_bar(what: str) -> Callable[[int, int], None]:
-    """Show a bar with an estimate on a terminal; gives a function of (done, of) to call."""
+    """Return a function of (done, of) that shows a progress bar on a terminal."""
     if not sys.stderr.isatty():
         return lambda *_: None
     from rich.console import Console
@@ -105,7 +106,7 @@ def counting(verb: str, files: int, done: int) -> Iterator[Callable[[dict[str, A
 
 
 def options(*made: Any) -> Callable[[F], F]:
-    """Put several options on a verb, in the order they are to be listed."""
+    """Return a decorator that adds several options to a verb, listed in this order."""
 
     def dress(verb: F) -> F:
         for option in reversed(made):
@@ -115,40 +116,56 @@ def options(*made: Any) -> Callable[[F], F]:
     return dress
 
 
-ROLLING = "Change the code every second: with a record, evidence that survives neural codecs."
+ROLLING = "Change the code every second (with a record: evidence that survives neural codecs)."
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 model = click.option(
-    "--model", type=click.Path(), help="Folder of weights to use instead of the shipped ones."
+    "--model", type=click.Path(), help="Folder of weights other than the shipped ones."
 )
 registry = click.option(
-    "--registry", type=click.Path(), help="Registry file of parties and records."
+    "--registry",
+    type=click.Path(),
+    help="SQLite file of parties and records; by default $KEYBOUND_REGISTRY.",
 )
-party_name = click.option("--party", "name", help="Name of a registered party.")
+party_name = click.option(
+    "--party", "name", help="Name of a registered party, whose key and payload are used."
+)
 key_file = click.option("--key", "key_file", help="Key file, or - for standard input.")
-payload = click.option("--payload", type=number, help="Payload, such as 24301 or 0x5eed.")
+payload = click.option(
+    "--payload", type=number, help="Payload to embed or verify, such as 24301 or 0x5eed."
+)
 position = click.option(
     "--position",
     type=click.IntRange(0, (1 << 32) - 1),
-    help="Position of the recording in the key's stream of seals.",
+    help="Keystream position of the seal.",
 )
 from_host = click.option(
     "--payload-from-host",
     "from_host",
     is_flag=True,
-    help="Use a keyed hash of the audio as payload (detects copies to other audio).",
+    help="Use a keyed hash of the audio as payload: the mark does not verify on other audio.",
 )
 own_mask = click.option(
     "--nonce-from-position",
     "own_mask",
     is_flag=True,
-    help="Derive the mask from the position: one known payload opens no other recording.",
+    help="Derive the mask from the position: a known payload reveals no other recording's mask.",
 )
-nonce = click.option("--nonce", type=octets, default="", help="Nonce of the mask, in hex.")
+nonce = click.option(
+    "--nonce",
+    type=octets,
+    default="",
+    help="Nonce that selects the mask, in hex; by default the fixed mask.",
+)
+
+
+def open_registry(path: str | None) -> Registry:
+    """Open the registry that --registry names, else the usual one."""
+    return Registry(path or default_path())
 
 
 def refuse(message: str, hint: str | None = None) -> NoReturn:
-    """Print why not, in one line whatever names the user gave, and exit with status 2."""
+    """Print an error in one line and exit with status 2."""
     say(message + (f" ({hint})" if hint else ""))
     sys.exit(2)
 
@@ -174,7 +191,7 @@ def in_one_line() -> Iterator[None]:
     except Terminated:
         say("stopped")
         sys.exit(128 + signal.SIGTERM)
-    except BrokenPipeError:  # whoever reads the results has seen enough
+    except BrokenPipeError:  # the reader of the results has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still held
         sys.exit(128 + signal.SIGPIPE)
     except Exception as error:  # whatever it is, it must not end in status 1, which is a "no"
@@ -188,12 +205,12 @@ class Terminated(BaseException):
 
 @contextmanager
 def stopping() -> Iterator[None]:
-    """Let SIGTERM end what is inside as SIGINT does: by an exception that cleans up."""
+    """Raise `Terminated` inside at SIGTERM, as SIGINT raises KeyboardInterrupt."""
 
     def stop(*_: object) -> NoReturn:
         raise Terminated
 
-    if threading.current_thread() is not threading.main_thread():  # which alone hears signals
+    if threading.current_thread() is not threading.main_thread():  # which alone gets signals
         yield
         return
     before = signal.signal(signal.SIGTERM, stop)
@@ -201,6 +218,33 @@ def stopping() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+class Stop:
+    """Whether a signal asked to stop, and which."""
+
+    number = 0
+
+    def __call__(self) -> bool:
+        return bool(self.number)
+
+    def receive(self, number: int, _: object) -> None:
+        if self.number:
+            raise KeyboardInterrupt
+        self.number = number
+        say("finishing the files under way; a second signal stops at once")
+
+
+@contextmanager
+def finishing() -> Iterator[Stop]:
+    """Finish the files under way at the first SIGINT or SIGTERM; stop at once at a second."""
+    stop = Stop()
+    before = {n: signal.signal(n, stop.receive) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -221,7 +265,7 @@ def warned() -> Iterator[None]:
 
 
 def reworded(error: click.ClickException) -> tuple[str, str | None]:
-    """Put click's own words into our form: message and hint."""
+    """Return the message and hint of one of click's errors, in our form."""
     words = re.split(r"\.? \(?(?=Did you|Possible)", error.format_message(), maxsplit=1)
     message, *hints = [text[:1].lower() + text[1:].rstrip(".") for text in words]
     hints = [hint.removesuffix(")") for hint in hints]

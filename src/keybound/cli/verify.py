@@ -1,14 +1,15 @@
-"""The verb `verify`: whose mark a recording carries, for people, machines and whoever is served."""
+"""The verb `verify`: whether a recording carries a party's mark."""
 
 import dataclasses
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from keybound.cli import records
-from keybound.cli.parties import claim, every_claim, lone_key
+from keybound.cli.parties import claim, lone_key
 from keybound.cli.terminal import (
     as_json,
     emit,
@@ -16,6 +17,7 @@ from keybound.cli.terminal import (
     key_file,
     model,
     nonce,
+    open_registry,
     options,
     own_mask,
     party_name,
@@ -25,7 +27,7 @@ from keybound.cli.terminal import (
     registry,
     say,
 )
-from keybound.watermark.claims import Claim, Untried
+from keybound.watermark.claims import Claim, Untried, party_claim, triable
 
 if TYPE_CHECKING:
     from keybound.watermark.verdict import Verdict
@@ -38,14 +40,17 @@ if TYPE_CHECKING:
     "--speed",
     type=click.FloatRange(0, 10),
     default=0.0,
-    help="Look for the seal at playing speeds changed by up to this percentage.",
+    help="Search for the seal at playback speeds changed by up to this many percent.",
 )
 @click.option("--any", "anyone", is_flag=True, help="Try every registered party.")
 @click.option(
-    "--record", "record", type=click.Path(), help="Exported record of the recording that it may be."
+    "--record",
+    "record",
+    type=click.Path(),
+    help="Exported record to compare RECORDING with, in place of the registry.",
 )
 @click.option(
-    "--grade-only", is_flag=True, help="Print the grade alone: safe to show to whoever asks."
+    "--grade-only", is_flag=True, help="Print the grade alone, which gives no evidence to a forger."
 )
 @click.option(
     "--require",
@@ -73,24 +78,25 @@ def verify(
     model: str | None,
     as_json: bool,
 ) -> None:
-    """Say whether RECORDING carries this party's mark. Exit status 0 if so, 1 if not.
+    """Verify that RECORDING carries a party's mark. Exit status 0 if so, 1 if not.
 
-    The grade decides: none, present, attributed (the payload agrees) or sealed (the key's pattern
-    is there beyond doubt). A party's records say which mask and which position of the key's stream
-    a recording has, and whether the audio is the one that was marked: a seal that was copied to
-    other audio does not count.
+    The grade is none, present (some mark), attributed (the payload agrees) or sealed (the keyed
+    pattern is found with p < 1e-6). A party's records give the mask and the keystream position of a
+    recording, and tell whether the audio is the one that was marked: a seal moved to other audio
+    (copy attack) does not count.
 
-    With --any those whose mark it is come first, then one line on the others. A party that cannot
-    be tried, for want of its key for instance, is named; if none can, the exit status is 2.
+    With --any the parties whose mark it is come first, then one line on the others. A party that
+    cannot be tried, for example because its key file is missing, is named; if none can be tried,
+    the exit status is 2.
     """
-    from keybound.cli import main
     from keybound.watermark import files, verification
     from keybound.watermark.claims import Options
-    from keybound.watermark.verdict import GRADES
+    from keybound.watermark.watermarker import Watermarker
 
     if own_mask and (nonce or from_host):
-        raise click.UsageError("--nonce-from-position takes the place of --nonce")
-    marker = main.load(model)
+        raise click.UsageError("--nonce-from-position excludes --nonce and --payload-from-host")
+    marker = Watermarker(model)
+    bits = marker.card.bits
     told = None
     if record is not None:
         told = records.tell(record, payload, nonce, position)
@@ -103,15 +109,17 @@ def verify(
     elif anyone:
         if name is not None or key_file is not None or payload is not None or record is not None:
             raise click.UsageError("--any tries every party; name none")
-        claims, untried = every_claim(registry, marker.card.bits)
-        entries, unread = records.entries_of_any(claims, registry)
+        with open_registry(registry) as known:
+            claims, untried = triable(known.list(), lambda one: party_claim(one, bits))
+            entries, unread = records.entries_of_any(claims, known)
         claims, untried = [one for one in claims if one.name in entries], untried + unread
     else:
-        claims = [claim(name, key_file, payload, registry, marker.card.bits)]
-        entries = records.entries_of(claims, registry, told)
+        with open_registry(registry) if name is not None else nullcontext() as opened:
+            claims = [claim(name, key_file, payload, opened, bits)]
+            entries = {claims[0].name: records.entries_of(claims[0], opened, told)}
     for one in untried:
         say(f"not tried: {one.error}")
-    found = files.analyse(marker, recording, progress=progress_bar("listening"))
+    found = files.analyse(marker, recording, progress=progress_bar("analysing"))
     search = progress_bar("searching")
     if from_host:
         verdicts = [verification.judge_host(marker.card, found, key, asked, progress=search)]
@@ -127,7 +135,7 @@ def verify(
         named = {"party": who} if who else {}
         text = f"{who}: {verdicts[0].words}" if who else verdicts[0].words
         emit(named | as_plain(verdicts[0]), text, as_json)
-    sys.exit(0 if GRADES.index(grade) >= GRADES.index(require) else 1)
+    sys.exit(0 if any(one.reaches(require) for one in verdicts) else 1)
 
 
 def as_plain(verdict: "Verdict") -> dict[str, Any]:
@@ -138,8 +146,8 @@ def as_plain(verdict: "Verdict") -> dict[str, Any]:
 def _print_all(verdicts: "dict[str, Verdict]", untried: Sequence[Untried], as_json: bool) -> None:
     """Print the verdicts on all parties, those whose mark it is first.
 
-    For people all others are one line, but those whose record or copied seal it is; for machines
-    each has its own, and so has each party that could not be tried.
+    As text all others are one line, but those whose record or moved seal it is; as JSON each has
+    its own, and so has each party that could not be tried.
     """
     from keybound.watermark.verdict import GRADES
 
@@ -160,12 +168,12 @@ def _print_all(verdicts: "dict[str, Verdict]", untried: Sequence[Untried], as_js
 
 
 def _theirs(verdict: "Verdict") -> bool:
-    """Return whether there is more to say of a party than that it is not theirs."""
+    """Return whether the mark, the seal or the audio is a party's."""
     return verdict.verified or verdict.placed.holds or verdict.origin.match == "same"
 
 
 def _on_others(verdicts: "Sequence[Verdict]", matched: bool) -> str:
-    """Return in a line that a recording carries nothing of some parties, as far as was looked."""
+    """Return in a line that a recording carries nothing of some parties, as far as was searched."""
     if not verdicts:
         return ""
     first, count = verdicts[0], len(verdicts)

@@ -34,7 +34,7 @@ def mask(key: Key, bits: int, nonce: bytes = b"") -> Bits:
 
 
 def position_nonce(position: int) -> bytes:
-    """Give the nonce of a recording whose mask is its own: that of its seal's position."""
+    """Return the nonce that gives a recording its own mask, from its keystream position."""
     hint = f"from 0 to {(1 << 32) - 1}"
     position = check_integer("position", position, hint)
     if not 0 <= position < 1 << 32:
@@ -56,7 +56,7 @@ def from_bits(array: npt.ArrayLike) -> int:
 
 
 def encode(payload: int, key: Key, bits: int, nonce: bytes = b"") -> Bits:
-    """Give the code, payload XOR mask: what the networks see of a payload."""
+    """Return the code, payload XOR mask: what the networks see of a payload."""
     return to_bits(payload, bits) ^ mask(key, bits, nonce)
 
 
@@ -84,7 +84,7 @@ def distance(a: npt.ArrayLike, b: npt.ArrayLike) -> int:
 
 
 def bound(bits: int, rho: int) -> float:
-    """Give beta(bits, rho): how often a wrong key is accepted, at most.
+    """Return beta(bits, rho): the probability that a wrong key is accepted, at most.
 
     The share of all bit arrays that lie at most `rho` bits from a payload. It is computed in
     integers and rounded once, to the nearest float.
@@ -94,7 +94,7 @@ def bound(bits: int, rho: int) -> float:
 
 
 def corrected(bound: float, tries: int) -> float:
-    """Give the probability that at least one of `tries` wrong keys is accepted.
+    """Return the probability that at least one of `tries` wrong keys is accepted.
 
     This is 1 - (1 - bound)^tries, for parties with keys of their own. Where their bounds
     differ, give the largest: the result then is an upper limit.
@@ -108,19 +108,19 @@ def corrected(bound: float, tries: int) -> float:
 
 
 def p_value(bits: int, distance: int) -> float:
-    """Give the probability that uniformly random bits come at least as close as `distance`."""
+    """Return the probability that uniformly random bits are at least as close as `distance`."""
     return bound(bits, distance)
 
 
 def check_bits(bits: int) -> int:
-    """Refuse a number of bits that no code has."""
+    """Return a number of bits; raise `CodeError` for one that no code has."""
     if not 1 <= operator.index(bits) <= MAX_BITS:
         raise CodeError(f"a code has 1 to {MAX_BITS} bits, not {bits}")
     return operator.index(bits)
 
 
 def check_payload(payload: int, bits: int) -> int:
-    """Refuse a payload that does not fit in `bits` bits."""
+    """Return a payload; raise `CodeError` where it does not fit in `bits` bits."""
     limit = 1 << check_bits(bits)
     hint = f"a payload of {bits} bits lies between 0 and {limit - 1:#x}"
     payload = check_integer("payload", payload, hint)
@@ -130,7 +130,7 @@ def check_payload(payload: int, bits: int) -> int:
 
 
 def check_rho(bits: int, rho: int) -> int:
-    """Refuse a number of wrong bits that is negative or larger than `bits`."""
+    """Return a number of wrong bits; raise `CodeError` for one below 0 or above `bits`."""
     hint = f"rho and distances lie between 0 and {check_bits(bits)}"
     rho = check_integer("rho", rho, hint)
     if not 0 <= rho <= bits:
@@ -139,7 +139,7 @@ def check_rho(bits: int, rho: int) -> int:
 
 
 def check_integer(name: str, value: int, hint: str) -> int:
-    """Return an argument as an integer; refuse what is none, True and False too, by its name."""
+    """Return an argument as an integer; raise `CodeError` for what is none, bools included."""
     try:
         if not isinstance(value, (bool, np.bool_)):
             return operator.index(value)
@@ -149,7 +149,7 @@ def check_integer(name: str, value: int, hint: str) -> int:
 
 
 def check_secret(key: Key, nonce: bytes = b"") -> None:
-    """Refuse a key that is none, without showing it, and a nonce that is none, by their names."""
+    """Raise `CodeError` for what is not a key or a nonce, without showing it."""
     if not isinstance(key, Key):
         hint = "Key.read and Key.parse give one, Key.generate makes a new one"
         raise CodeError(f"key must be a keybound.Key, not {type(key).__name__}", hint=hint)

@@ -17,7 +17,6 @@ import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from keybound import output
 from keybound.errors import KeyFileError, KeyFileWarning
@@ -28,8 +27,8 @@ CHECKSUM_BYTES = 4
 # would let two texts mean one key.
 KEY_DIGITS = 2 * (KEY_BYTES + CHECKSUM_BYTES)
 PREFIX = "keybound-key-1:"
-FINGERPRINT_BYTES = 8
-FINGERPRINT_LABEL = "keybound-1/fingerprint"
+KEY_ID_BYTES = 8
+KEY_ID_LABEL = "keybound-1/key-id"
 HASH_BYTES = 32
 # One byte of counter, as in HKDF-Expand (RFC 5869).
 DERIVE_MAX = 255 * HASH_BYTES
@@ -66,7 +65,7 @@ class Key:
             raise KeyFileError(f"a key is made of {KEY_BYTES} bytes", hint=KEYGEN_HINT)
 
     def __repr__(self) -> str:
-        return f"Key(fingerprint={self.fingerprint!r})"
+        return f"Key(id={self.id!r})"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Key):
@@ -74,7 +73,7 @@ class Key:
         return hmac.compare_digest(self.secret, other.secret)
 
     def __hash__(self) -> int:
-        return hash(self.fingerprint)
+        return hash(self.id)
 
     @classmethod
     def generate(cls) -> "Key":
@@ -114,23 +113,22 @@ class Key:
             raise KeyFileError("a key is not written to standard output", hint="name a new file")
         data = self.to_text(comment).encode()
         hint = "key files are never overwritten: choose another name"
-        how: Any = {"kind": KeyFileError, "exists_hint": hint}
-        with output.writing(path, mode=output.PRIVATE, **how) as part:
+        with output.writing(path, mode=output.PRIVATE, kind=KeyFileError, exists_hint=hint) as part:
             part.write_bytes(data)
 
     def to_text(self, comment: str = "") -> str:
-        """Give the text of the key file, secret included, with a comment at its head."""
+        """Return the text of the key file, secret included, with a comment at its head."""
         lines = comment.splitlines()
         if not all(line.isprintable() for line in lines):
             raise KeyFileError("the comment of a key file holds a control character")
-        lines.append(f"keybound secret key {self.fingerprint}: keep this file private")
+        lines.append(f"keybound secret key {self.id}: keep this file private")
         body = (self.secret + _checksum(self.secret)).hex()
         return "".join(f"# {line}".rstrip() + "\n" for line in lines) + f"{PREFIX}{body}\n"
 
     @property
-    def fingerprint(self) -> str:
-        """Name the key in public: 16 hex digits that tell nothing about its secret."""
-        return self.derive(FINGERPRINT_LABEL, FINGERPRINT_BYTES).hex()
+    def id(self) -> str:
+        """Return the key id: 16 hex digits that tell nothing about the secret."""
+        return self.derive(KEY_ID_LABEL, KEY_ID_BYTES).hex()
 
     def derive(self, label: str, length: int, nonce: bytes = b"") -> bytes:
         """Derive `length` bytes for the use that the label names, and for this nonce.
@@ -223,9 +221,9 @@ def _parse(text: str, source: str) -> Key:
         raise KeyFileError(f"{source} holds only comments and no key", hint=KEYGEN_HINT)
     found = [line for _, line in lines if re.match(r"keybound-key-[0-9]+:", line)]
     if not found:
-        if re.fullmatch(rf"[0-9a-f]{{{2 * FINGERPRINT_BYTES}}}", lines[0][1]):
+        if re.fullmatch(rf"[0-9a-f]{{{2 * KEY_ID_BYTES}}}", lines[0][1]):
             raise KeyFileError(
-                f"{source} is a fingerprint, which names a key in public, and not the key",
+                f"{source} is a key id, the public name of a key, and not the key",
                 hint="give the secret key file that it names",
             )
         raise KeyFileError(
@@ -246,7 +244,7 @@ def _parse(text: str, source: str) -> Key:
 
 
 def _secret(line: str, source: str) -> bytes:
-    """Check the one line of a key and give its secret."""
+    """Return the secret from the one line of a key; raise an error where it is damaged."""
     prefix, body = line[: line.index(":") + 1], line[line.index(":") + 1 :]
     if prefix != PREFIX:
         version = prefix.removeprefix("keybound-key-").rstrip(":")
@@ -275,6 +273,6 @@ def _secret(line: str, source: str) -> bytes:
 
 
 def _reason(error: OSError | ValueError) -> str:
-    """Say why in lower case: `strerror` alone, since str() of the error repeats the path."""
+    """Return the reason of an error in lower case, without the path that str() repeats."""
     text = getattr(error, "strerror", None) or str(error)
     return text[:1].lower() + text[1:]

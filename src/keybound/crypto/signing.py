@@ -79,13 +79,12 @@ class SigningKey:
         text = "# keybound signing key: keep this file private\n"
         text += f"{PREFIX}{(self.seed + _checksum(self.seed)).hex()}\n"
         hint = "key files are never overwritten: choose another name"
-        how: Any = {"kind": KeyFileError, "exists_hint": hint}
-        with output.writing(path, mode=output.PRIVATE, **how) as part:
+        with output.writing(path, mode=output.PRIVATE, kind=KeyFileError, exists_hint=hint) as part:
             part.write_text(text)
 
     @property
     def public(self) -> bytes:
-        """Give the public key, 32 bytes, which checks what this key signs."""
+        """Return the public key, 32 bytes, which checks the signatures of this key."""
         key = _ed25519().Ed25519PrivateKey.from_private_bytes(self.seed)
         return bytes(key.public_key().public_bytes_raw())
 
@@ -96,7 +95,7 @@ class SigningKey:
 
 
 def check(public: bytes, data: bytes, signature: bytes) -> None:
-    """Refuse a signature that the holder of the public key did not make over these bytes."""
+    """Raise `NotGenuineError` where the public key did not sign these bytes."""
     module = _ed25519()
     from cryptography.exceptions import InvalidSignature
 

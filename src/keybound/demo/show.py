@@ -17,7 +17,7 @@ from keybound.audio import recordings
 from keybound.crypto.keys import Key
 from keybound.demo import SPEECH
 from keybound.errors import AudioError
-from keybound.seal.search import Places
+from keybound.seal.search import SealSearch
 from keybound.watermark.watermarker import Watermarker
 
 ATTACKS = ("noise-20", "noise-10", "mp3", "opus-16", "lowpass", "echo", "griffin-lim", "denoiser")
@@ -34,20 +34,20 @@ def run(marker: Watermarker, folder: Path) -> None:
     host = recordings.read(SPEECH)
     rate = host.sample_rate
     key, wrong = Key.generate(), Key.generate()
-    made = marker.mark(host.samples, rate, key=key, payload=PAYLOAD)
-    marked, places = made.samples, Places((made.position or 0,))
+    made = marker.embed_with_position(host.samples, rate, key=key, payload=PAYLOAD)
+    marked, search = made.samples, SealSearch((made.position or 0,))
     recordings.write(folder / "marked.flac", marked, host)
     table = Table("recording", "presence", "marked?", "bits right", "right key", "wrong key")
-    heard = {"unmarked": host.samples[:, 0], "marked": marked[:, 0]}
+    clips = {"unmarked": host.samples[:, 0], "marked": marked[:, 0]}
     for name in ATTACKS:
         hit = attack(name)
         parameters = hit.draw(np.random.default_rng(0), None)
-        heard[f"marked, {name}"] = hit.apply(marked[:, 0], rate, parameters)
-    for name, samples in heard.items():
+        clips[f"marked, {name}"] = hit.apply(marked[:, 0], rate, parameters)
+    for name, samples in clips.items():
         analysis = marker.analyse(samples, rate)
         found = analysis.detection
         right, other = (
-            marker.judge(analysis, key=one, payload=PAYLOAD, places=places) for one in (key, wrong)
+            marker.judge(analysis, key=one, payload=PAYLOAD, search=search) for one in (key, wrong)
         )
         bits = f"{right.bits - right.distance} of {right.bits}"
         answers = [right.grade, other.grade]

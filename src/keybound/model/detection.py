@@ -38,7 +38,7 @@ class Tail:
     scale_s: float
 
     def threshold(self, length_s: float) -> float:
-        """Give the evidence in seconds that one unmarked recording in a hundred holds somewhere."""
+        """Return the evidence, in seconds, that one unmarked recording in a hundred reaches."""
         expected = self.rate_hz * length_s / -math.log1p(-FALSE_ALARMS)
         return self.above_s + self.scale_s * math.log(max(1.0, expected))
 
@@ -111,15 +111,15 @@ def strongest(views: Sequence[Detection]) -> Detection:
     return replace(first, marks=tuple(marks), spans=tuple(spans), others=others)
 
 
-def _same(known: Mark, heard: Mark) -> bool:
-    """Tell whether a mark of another view carries a known code."""
-    return _agreement(heard.code_logits, known.code_logits) >= AGREEMENT_OF_VIEWS
+def _same(known: Mark, other: Mark) -> bool:
+    """Return whether a mark of another view carries a known code."""
+    return _agreement(other.code_logits, known.code_logits) >= AGREEMENT_OF_VIEWS
 
 
-def _extended(known: Mark, heard: Mark) -> Mark:
-    """Add the spans of a mark in another view that mostly lie where it was not heard."""
+def _extended(known: Mark, other: Mark) -> Mark:
+    """Add the spans of a mark in another view that mostly lie where it was not found."""
     apart = []
-    for span in heard.spans:
+    for span in other.spans:
         shared = (min(span.end_s, o.end_s) - max(span.start_s, o.start_s) for o in known.spans)
         if sum(max(0.0, one) for one in shared) < (span.end_s - span.start_s) / 2:
             apart.append(span)

@@ -30,15 +30,15 @@ Codes = Callable[[npt.NDArray[np.int64]], Bits]
 
 SHIPPED = Path(__file__).parent / "weights"
 CARD_VERSION = 2
-CAUTIOUS = Tail(above_s=0.2, rate_hz=0.05, scale_s=0.25)  # for cards that say nothing of it
+CAUTIOUS = Tail(above_s=0.2, rate_hz=0.05, scale_s=0.25)  # for cards without it
 CAUTIOUS_EXCESS = 0.25  # likewise
-ABSENT = -5.0  # presence logit where there is nothing to hear
+ABSENT = -5.0  # presence logit of silence
 CONTENTS_HINT = "a folder of weights holds embedder.onnx, detector.onnx and card.json"
 
 
 @dataclass(frozen=True)
 class Card:
-    """What a folder of weights says of itself.
+    """The description of a folder of weights, from its card.json.
 
     `embed_context` and `detect_context` are the blocks of `hop` samples before and after a block
     that can change what the network gives for it. `threshold` holds presence to one false alarm
@@ -108,7 +108,7 @@ def read_card(folder: Path) -> Card:
         raise ModelError(f"{path} is not a model card", hint=hint) from error
 
 
-class Engine:
+class Networks:
     """A pair of networks, loaded when first used and checked against their card."""
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
@@ -144,9 +144,9 @@ class Engine:
             raise ModelError(f"{path} cannot be loaded", hint=hint) from error
 
     def embedder(self, code: Bits | Codes) -> Feeder:
-        """Take 16 kHz mono samples of a host as they come; give the carrier of a code.
+        """Return a feeder from the samples of a 16 kHz mono host to the carrier of a code.
 
-        The code is (bits,), or a function that gives blocks a code each: (blocks, bits).
+        The code is (bits,), or a function of block numbers with a code for each: (blocks, bits).
         """
         hop, done = self.card.hop, 0  # blocks
 
@@ -166,10 +166,10 @@ class Engine:
         return Feeder(run, hop, self.card.embed_context)
 
     def detector(self) -> Feeder:
-        """Take 16 kHz mono samples as they come; give (frames, 1 + bits): presence, then code.
+        """Return a feeder from 16 kHz mono samples to logits (frames, 1 + bits): presence, code.
 
-        Where the network hears nothing at all, not more than an offset, nothing is marked and no
-        bit is read; it does not run where there is nothing else.
+        In silence, a constant offset included, presence is absent and no bit is read; the network
+        does not run where there is nothing else.
         """
         hop, (past, future) = self.card.hop, self.card.detect_context
 
@@ -185,11 +185,11 @@ class Engine:
         return Feeder(run, hop, self.card.detect_context)
 
     def carrier(self, samples: Floats, code: Bits | Codes) -> Floats:
-        """Give the carrier of a 16 kHz mono host for a code: (samples,) to (samples,)."""
+        """Return the carrier of a code for a 16 kHz mono host: (samples,) to (samples,)."""
         return _whole(self.embedder(code), samples)[: len(samples)]
 
     def frames(self, samples: Floats) -> tuple[Floats, Floats]:
-        """Give presence logits (frames,) and payload logits (frames, bits) of 16 kHz mono audio.
+        """Return presence logits (frames,) and code logits (frames, bits) of 16 kHz mono audio.
 
         Frame j describes the block of `hop` samples that starts at j * hop.
         """
@@ -202,6 +202,6 @@ def _whole(feeder: Feeder, samples: Floats) -> Floats:
 
 
 @cache
-def shipped() -> Engine:
-    """Give the networks of the package, loaded once."""
-    return Engine()
+def shipped() -> Networks:
+    """Return the networks of the package, loaded once."""
+    return Networks()

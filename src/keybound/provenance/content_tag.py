@@ -1,9 +1,9 @@
-"""A payload that speaks for its host: a keyed tag of what is said, checked with the key alone.
+"""The content tag: a payload that is a keyed robust hash of its host, checked with the key alone.
 
 An ordinary MAC changes wholly when one bit of its message does, and no fingerprint of a recording
 comes back without a wrong bit. So each bit of the tag is the sign of a keyed sum over the coarse
 levels of the whole recording: what changes them little changes few bits, and those that were
-doubtful. Whoever lacks the key does not know which sums are taken. Knows levels and keys: no audio
+doubtful. Without the key nobody knows which sums are taken. Knows levels and keys: no audio
 files, no networks. The derivation is in docs/spec.md, and what it is worth in docs/security.md.
 """
 
@@ -32,7 +32,7 @@ ACCEPTED_P = 0.002  # about what the rule V_A allows a wrong key, beta(16, 2)
 
 @dataclass(frozen=True)
 class Bound:
-    """Whether a payload speaks for a recording: `p` is how often chance would come as near."""
+    """Whether a payload is the tag of a recording: `p` is how often chance would be as near."""
 
     holds: bool
     p: float
@@ -40,7 +40,7 @@ class Bound:
 
 
 def payload(levels: Floats | Levels, key: Key, bits: int, nonce: bytes = b"") -> int:
-    """Give the payload that speaks for a host, from the levels of the whole of it."""
+    """Return the tag of a host, from the levels of the whole of it."""
     return codes.from_bits(_sums(levels, key, codes.check_bits(bits), nonce) > 0)
 
 
@@ -52,14 +52,14 @@ def check(
     nonce: bytes = b"",
     tries: int = 1,
 ) -> Bound:
-    """Say whether a payload that was read from a recording speaks for it.
+    """Return whether a payload that was read from a recording is its tag.
 
     The recording must begin and end as the host did. Bits of which the recording is unsure weigh
     less: p is the share of all payloads that contradict it no more than this one does, times
     `tries`, the number of keys or starts that were tried.
     """
     if not 1 <= bits <= MOST_BITS:
-        raise CodeError(f"a payload that speaks for its host has 1 to {MOST_BITS} bits")
+        raise CodeError(f"a payload that is a hash of its host has 1 to {MOST_BITS} bits")
     sums = _sums(levels, key, bits, nonce)
     wrong = (sums > 0) != codes.to_bits(decoded, bits).astype(bool)
     weights = np.abs(sums)
@@ -68,10 +68,10 @@ def check(
 
 
 def _sums(levels: Floats | Levels, key: Key, bits: int, nonce: bytes) -> npt.NDArray[np.float64]:
-    """Add up the changes between tiles under the key's signs: (bits,)."""
+    """Return the sums of the changes between tiles under the key's signs: (bits,)."""
     tiles = _tiles(levels)
     if len(tiles) < LEAST_TILES:
-        raise CodeError("the recording is too short to be spoken for", hint="a second at least")
+        raise CodeError("the recording is too short for a hash of it", hint="a second at least")
     seed = key.derive(LABEL, SEED_BYTES, nonce)
     rows = []
     for bit in range(bits):
@@ -82,7 +82,7 @@ def _sums(levels: Floats | Levels, key: Key, bits: int, nonce: bytes) -> npt.NDA
 
 
 def _tiles(levels: Floats | Levels) -> npt.NDArray[np.float64]:
-    """Say how the level of each tile differs from the one before it: (tiles - 1, BANDS)."""
+    """Return the change of level from each tile to the next: (tiles - 1, BANDS)."""
     powers = band_powers(levels.astype(np.float16, copy=False), EDGES).astype(np.float64)
     count = len(powers) // TILE_STEPS
     mean = powers[: count * TILE_STEPS].reshape(count, TILE_STEPS, BANDS).mean(axis=1)
@@ -95,7 +95,7 @@ def _tiles(levels: Floats | Levels) -> npt.NDArray[np.float64]:
 
 
 def _share_below(weights: npt.NDArray[np.float64], limit: float) -> float:
-    """Give the share of all sets of weights whose sum is at most the limit."""
+    """Return the share of all sets of weights whose sum is at most the limit."""
     half = len(weights) // 2
     one, two = _subset_sums(weights[:half]), np.sort(_subset_sums(weights[half:]))
     slack = 1e-9 * (1 + float(weights.sum()))  # of rounding: the set at the limit counts

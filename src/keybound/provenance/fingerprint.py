@@ -1,9 +1,8 @@
-"""A fingerprint: which recording this is, in a few bits that outlive codecs, noise and cuts.
+"""A fingerprint: a robust hash of a recording, which survives codecs, noise and cuts.
 
-Sixteen bits each 40 ms say whether the slope of the spectrum rises or falls, in the manner of
-Haitsma and Kalker. Two recordings of other words agree in half of them; `likeness` compares. Knows
-levels, as `seal` hears them, and no keys, files or networks. The exact derivation is in
-docs/spec.md.
+Sixteen bits each 40 ms are the signs of the change of the spectrum's slope, as Haitsma and Kalker
+do. Two recordings of other speech agree in half of them; `matching` compares. Knows levels, and no
+keys, files or networks. The exact derivation is in docs/spec.md.
 """
 
 from collections.abc import Iterator
@@ -33,7 +32,7 @@ POWER_FLOOR = 1e-7  # of a band: what 16-bit samples have for silence
 # for each second, 55 kilobytes for an hour.
 WHOLE = 15000  # columns
 CYCLE, KEPT = 1500, 250
-QUIET_DB = 15.0  # under the mean power a tile counts for nothing: what was added is heard there
+QUIET_DB = 15.0  # under the mean power a tile counts for nothing: there the carrier dominates
 
 
 @dataclass(frozen=True)
@@ -49,20 +48,20 @@ class Fingerprint:
 
 
 def take(levels: Floats | Levels) -> Fingerprint:
-    """Take the fingerprint of a recording from its levels (steps, bands)."""
+    """Return the fingerprint of a recording from its levels (steps, bands)."""
     parts = [change[::COLUMN_STEPS] > 0 for change, _, _ in _changes(levels)]
     bits = np.concatenate([np.zeros((0, BITS), bool), *parts])
     return Fingerprint(len(bits), np.packbits(bits[kept(len(bits))]).tobytes())
 
 
 def kept(columns: int) -> Mask:
-    """Say which columns of a recording its fingerprint keeps."""
+    """Return which columns of a recording its fingerprint keeps."""
     at = np.arange(columns)
     return (at < WHOLE) | ((at - WHOLE) % CYCLE < KEPT)
 
 
-def listen(levels: Floats | Levels) -> Levels:
-    """Weigh what is compared with the bits: (steps, BITS), each in [-1, 1] and 0 in silence.
+def soft_bits(levels: Floats | Levels) -> Levels:
+    """Return soft bits to compare with a fingerprint: (steps, BITS) in [-1, 1], 0 in silence.
 
     The sign is that of the bit. Small changes count little, none counts for many, and soft tiles
     count less than loud ones.
@@ -75,20 +74,20 @@ def listen(levels: Floats | Levels) -> Levels:
         total += float(power.mean(axis=1).sum(dtype=np.float64))
     scale = (np.sqrt(square / len(levels)) + 1e-3).astype(np.float32)
     mean = np.float32(max(total / len(levels), 1e-20))
-    heard = np.empty((len(levels), BITS), np.float16)
+    soft = np.empty((len(levels), BITS), np.float16)
     done = 0
     for change, _, loudest in _changes(levels):
         loud = 10 * np.log10(loudest / mean + np.float32(1e-20)) / QUIET_DB + 1
-        heard[done : done + len(change)] = np.tanh(change / scale) * np.clip(loud, 0, 1)
+        soft[done : done + len(change)] = np.tanh(change / scale) * np.clip(loud, 0, 1)
         done += len(change)
-    return heard
+    return soft
 
 
 def _changes(levels: Floats | Levels) -> Iterator[tuple[Floats, Floats, Floats]]:
-    """Go through a recording in parts, so that hours take no more room than minutes.
+    """Yield the changes of a recording in parts, so that hours take no more room than minutes.
 
-    Gives how the slopes between bands change around each step, in dB; the bands' powers; and the
-    most power that takes part in a slope's change.
+    Each part is the change of the slopes between bands around each step, in dB; the bands' powers;
+    and the most power that takes part in a slope's change.
     """
     margin = 2 * LAG + SMOOTH
     for first in range(0, len(levels), PART_STEPS):
@@ -104,7 +103,7 @@ def _changes(levels: Floats | Levels) -> Iterator[tuple[Floats, Floats, Floats]]
 
 
 def _around(rows: Floats, how: np.ufunc) -> Floats:
-    """Join the rows after and before each by a lag; at the ends the outermost stand for those."""
+    """Combine the rows a lag after and before each; at the ends the outermost are repeated."""
     at = np.arange(len(rows))
     later, earlier = np.minimum(at + LAG, len(rows) - 1), np.maximum(at - LAG, 0)
     joined: Floats = how(rows[later], rows[earlier])
@@ -130,7 +129,7 @@ def _smooth(powers: Floats) -> Floats:
 
 
 def unpack(known: Fingerprint) -> tuple[Floats, Mask]:
-    """Give the bits as ±1, and 0 where none were kept: (columns, BITS); and which were kept."""
+    """Return the bits as ±1, and 0 where none were kept: (columns, BITS); and which were kept."""
     there = kept(known.columns)
     bits = np.unpackbits(np.frombuffer(known.data, np.uint8)).reshape(-1, BITS)
     signs = np.zeros((known.columns, BITS), np.float32)

@@ -1,8 +1,8 @@
-"""Likeness: whether a recording is the one that a fingerprint was taken of, and where in it.
+"""Matching: whether a recording is the one that a fingerprint was taken of, and where in it.
 
-Lays what is heard on the bits at every place, also a little faster or slower, and says how often
-other words would agree so well. Knows levels and fingerprints: no keys, files or networks. The
-measured figures are in docs/security.md.
+Correlates the soft bits of a recording with the bits of a fingerprint at every offset, also a
+little faster or slower, and bounds how often other speech would agree so well. Knows levels and
+fingerprints: no keys, files or networks. The measured figures are in docs/security.md.
 """
 
 import math
@@ -23,7 +23,7 @@ from keybound.provenance.fingerprint import (
     Fingerprint,
     Mask,
     kept,
-    listen,
+    soft_bits,
     unpack,
 )
 from keybound.seal.pattern import BANDS
@@ -31,30 +31,30 @@ from keybound.seal.sounds import respeed, speeds_near
 from keybound.seal.tiles import busiest_part
 from keybound.types import Floats, Levels
 
-FALSE_MATCH = 1e-6  # how often other words are called the same, at most, corrected for the search
-SPREAD = 1.6  # of z at one place for other words, measured: bits are not independent
+FALSE_MATCH = 1e-6  # how often other speech is called the same, at most, corrected for the search
+SPREAD = 1.6  # of z at one offset for other speech, measured: bits are not independent
 LEAST_COLUMNS = 25  # of overlap: a second
 LEAST_AGREEMENT = 0.45  # of a copy
-# Below this other words are heard, even if something of the recording is there beyond chance: what
-# was added to it, added to another.
+# Below this it is other speech, even if something of the recording is there beyond chance: its
+# carrier, added to another.
 OTHER_AGREEMENT = 0.35
-GOOD_AGREEMENT = 0.6  # with which no better speed is looked for
+GOOD_AGREEMENT = 0.6  # with which no better speed is searched for
 LOW_Z = 0.3  # of a copy for each root of a bit, in 99 of 100, after what a mark outlives
-SPEED = 0.05  # the change of speed that is looked for
+SPEED = 0.05  # the change of speed that is searched for
 SPEED_PART = 2000  # steps of a long recording that are tried at other speeds
 SPEED_DRIFT_S = 0.08  # that two neighbouring speeds may differ by over the part
 SPEED_STEP = 0.015
-WINDOW = 75  # columns, 3 s, in which parts that differ are looked for
+WINDOW = 75  # columns, 3 s, in which parts that differ are searched for
 WINDOW_Z = 4.5
 ROOMY = 1 << 15  # columns, some minutes; longer ones go bit by bit, so that hours need little room
-LOUDEST = 127  # of what was heard, in a byte
+LOUDEST = 127  # of a soft bit, in a byte
 
 
 @dataclass(frozen=True, eq=False)
 class Sketch:
     """What is compared of a recording: all of it as it is, its busiest part at other speeds."""
 
-    whole: Levels  # as `fingerprint.listen` weighs it: (steps, BITS)
+    whole: Levels  # soft bits (steps, BITS)
     part: Levels
     first: int  # step of the recording with which the part begins
     channel: int | None = None  # None: all channels together
@@ -62,15 +62,15 @@ class Sketch:
 
     @classmethod
     def of(cls, levels: Floats | Levels | Mapping[int | None, Levels]) -> Self:
-        """Listen to a recording once: to its levels, or all that a detection has (`heard`)."""
+        """Return the sketch of a recording from its levels, or from those of each channel."""
         made = []
         for channel, one in (levels if isinstance(levels, Mapping) else {None: levels}).items():
-            part = _busiest(whole := listen(one))
+            part = _busiest(whole := soft_bits(one))
             made.append(cls(whole, one[part].astype(np.float16), part.start, channel))
         return replace(made[0], others=tuple(made[1:]))
 
     def to_bytes(self) -> bytes:
-        """Pack it: 1600 bytes for each second, and at most 256 kilobytes for the part."""
+        """Return it packed: 1600 bytes for each second, and at most 256 kilobytes for the part."""
         channel = -1 if self.channel is None else self.channel
         sizes = np.array([len(self.whole), len(self.part), self.first, channel], "<i8").tobytes()
         whole = np.rint(self.whole * np.float16(LOUDEST)).astype(np.int8).tobytes()
@@ -79,7 +79,7 @@ class Sketch:
 
     @classmethod
     def parse(cls, data: bytes) -> Self:
-        """Unpack it."""
+        """Return the sketch that `to_bytes` packed."""
         made, at = [], 0
         while at < len(data):
             steps, rows, first, channel = (int(n) for n in np.frombuffer(data, "<i8", 4, at))
@@ -96,7 +96,7 @@ class Sketch:
 class Match:
     """How a recording compares with a fingerprint, where the two agree best.
 
-    `decision` is `same`, `other` or `unclear`; `p` bounds how often other words would agree so
+    `decision` is `same`, `other` or `unclear`; `p` bounds how often other speech would agree so
     well anywhere. `start_s` is where the recording begins in the one that was fingerprinted, and
     `from_s` to `to_s` is the part of it that was compared, at its speed divided by `speed`.
     `errors` is the share of bits that differ there, and `differs_s` are the stretches in which
@@ -116,7 +116,7 @@ class Match:
 
     @property
     def settled(self) -> bool:
-        """Say whether no better speed need be looked for."""
+        """Return whether no better speed need be searched for."""
         return self.decision == "same" and self.agreement >= GOOD_AGREEMENT
 
 
@@ -125,18 +125,19 @@ NOTHING = Match("unclear", 1.0, 0.0, 0.5, 0.0, 0.0, 0.0)
 
 def match(
     known: Fingerprint,
-    heard: Floats | Levels | Mapping[int | None, Levels] | Sketch,
+    recording: Floats | Levels | Mapping[int | None, Levels] | Sketch,
     *,
     speed: float = SPEED,
     tries: int = 1,
 ) -> Match:
-    """Find where a recording agrees best with a fingerprint, and say whether it is the same.
+    """Return how a recording agrees with a fingerprint, where it does best.
 
-    `speed` is the largest change of speed looked for, and `tries` the number of fingerprints that
-    the recording is put to: the chance of a false match is shared among all of them, and among
-    the channels that are compared by themselves until one is the same. It is `other` if all are.
+    `speed` is the largest change of speed searched for, and `tries` the number of fingerprints that
+    the recording is compared with: the chance of a false match is shared among all of them, and
+    among the channels that are compared by themselves until one is the same. It is `other` if all
+    are.
     """
-    sketch = heard if isinstance(heard, Sketch) else Sketch.of(heard)
+    sketch = recording if isinstance(recording, Sketch) else Sketch.of(recording)
     found: list[Match] = []
     for one in (sketch, *sketch.others):
         own = _match(known, one, speed, tries * (1 + len(sketch.others)))
@@ -156,14 +157,14 @@ def _match(known: Fingerprint, sketch: Sketch, speed: float, tries: int) -> Matc
     steps = max(len(part) * STEP_S / SPEED_DRIFT_S, 1 / SPEED_STEP)
     speeds = list(speeds_near(speed, math.ceil(speed * steps)))
     for one in speeds:
-        found = _best(known, listen(respeed(part, one)), share * len(speeds))
+        found = _best(known, soft_bits(respeed(part, one)), share * len(speeds))
         if found.decision == "same" and found.p < best.p:
             best = _at_speed(found, one, sketch.first * STEP_S)
     return best
 
 
 def _at_speed(found: Match, speed: float, first_s: float) -> Match:
-    """Give the times of a match as they are in the whole recording at its own speed."""
+    """Return a match with its times in the whole recording at its own speed."""
     differs = tuple((first_s + a / speed, first_s + b / speed) for a, b in found.differs_s)
     return replace(
         found,
@@ -175,31 +176,31 @@ def _at_speed(found: Match, speed: float, first_s: float) -> Match:
     )
 
 
-def _busiest(heard: Levels) -> slice:
+def _busiest(soft: Levels) -> slice:
     """Return the part that is tried at other speeds: where most happens."""
-    if len(heard) <= SPEED_PART:
-        return slice(0, len(heard))
-    return busiest_part(np.einsum("ij,ij->i", heard, heard, dtype=np.float64), SPEED_PART)
+    if len(soft) <= SPEED_PART:
+        return slice(0, len(soft))
+    return busiest_part(np.einsum("ij,ij->i", soft, soft, dtype=np.float64), SPEED_PART)
 
 
-def _best(known: Fingerprint, heard: Levels, share: int) -> Match:
-    """Compare at one speed, one of `share` comparisons, and judge the best place."""
+def _best(known: Fingerprint, soft: Levels, share: int) -> Match:
+    """Return the match at one speed, one of `share` comparisons, at the best offset."""
     signs, there = unpack(known)
-    sure = _surely_kept(-(-len(heard) // COLUMN_STEPS), known.columns)
+    sure = _surely_kept(-(-len(soft) // COLUMN_STEPS), known.columns)
     # Half of the shorter must take part: a phrase that recurs is not the recording.
-    z, step, places = _align(signs, there, heard, max(LEAST_COLUMNS, sure // 2))
-    if places == 0:
+    z, step, tests = _align(signs, there, soft, max(LEAST_COLUMNS, sure // 2))
+    if tests == 0:
         return NOTHING
     first = max(0, -(-step // COLUMN_STEPS))  # column of the fingerprint
-    there_too = heard[first * COLUMN_STEPS - step :: COLUMN_STEPS][: known.columns - first]
+    there_too = soft[first * COLUMN_STEPS - step :: COLUMN_STEPS][: known.columns - first]
     laid = there_too.astype(np.float32)
     own = signs[first : first + len(laid)]
     products = (own * laid)[(own != 0) & (laid != 0)]  # above 0 where the two agree
     agreement = float(products.sum() / (np.abs(products).sum() + 1e-9))
-    p = min(1.0, places * share * _tail(z / SPREAD))
+    p = min(1.0, tests * share * _p_normal(z / SPREAD))
     begin_s = (first * COLUMN_STEPS - step) * STEP_S
     return Match(
-        decision=_decide(p, agreement, sure, places * share),
+        decision=_decide(p, agreement, sure, tests * share),
         p=p,
         agreement=agreement,
         errors=float(np.mean(products < 0)),
@@ -212,34 +213,34 @@ def _best(known: Fingerprint, heard: Levels, share: int) -> Match:
     )
 
 
-def _decide(p: float, agreement: float, sure: int, places: int) -> str:
-    """Say `same`, or `other` where a copy would surely have been found, or `unclear`."""
+def _decide(p: float, agreement: float, sure: int, tests: int) -> str:
+    """Return `same`, or `other` where a copy would surely have been found, or `unclear`."""
     if p < FALSE_MATCH and agreement >= LEAST_AGREEMENT:
         return "same"
     expected = LOW_Z * math.sqrt(BITS * sure)
-    found = places * _tail(expected / SPREAD) < FALSE_MATCH
+    found = tests * _p_normal(expected / SPREAD) < FALSE_MATCH
     return "other" if found and (p >= FALSE_MATCH or agreement < OTHER_AGREEMENT) else "unclear"
 
 
-def _tail(z: float) -> float:
+def _p_normal(z: float) -> float:
     return math.erfc(z / math.sqrt(2)) / 2
 
 
 def _surely_kept(columns: int, of: int) -> int:
-    """Count the columns that a stretch so long has in common with a fingerprint, at least."""
+    """Return how many columns a stretch so long has in common with a fingerprint, at least."""
     if of <= WHOLE or columns >= of:
         return min(columns, int(kept(of).sum()))
     cycles, rest = divmod(columns, CYCLE)
     return cycles * KEPT + max(0, rest - (CYCLE - KEPT))
 
 
-def _align(signs: Floats, there: Mask, heard: Levels, least: int) -> tuple[float, int, int]:
-    """Lay the heard on the signs at every step: the best z, its step, and how many there were.
+def _align(signs: Floats, there: Mask, soft: Levels, least: int) -> tuple[float, int, int]:
+    """Correlate the soft bits with the signs at every step: the best z, its step, how many steps.
 
-    At step o the first row that was heard lies o steps after the first column. At least so many
+    At step o the first row of soft bits lies o steps after the first column. At least so many
     columns must take part.
     """
-    columns, count = len(signs), -(-len(heard) // COLUMN_STEPS)
+    columns, count = len(signs), -(-len(soft) // COLUMN_STEPS)
     if min(columns, count) < least:
         return 0.0, 0, 0
     size = 1 << math.ceil(math.log2(columns + count))
@@ -251,29 +252,29 @@ def _align(signs: Floats, there: Mask, heard: Levels, least: int) -> tuple[float
     for first in range(0, BITS, group):
         bits = slice(first, first + group)
         flat = np.zeros((group, count * COLUMN_STEPS), np.float32)
-        flat[:, : len(heard)] = heard[:, bits].T
+        flat[:, : len(soft)] = soft[:, bits].T
         rows = flat.reshape(group, count, COLUMN_STEPS)
         power += np.square(rows).sum(axis=0)
         pattern = np.fft.rfft(signs[:, bits].T, size)
         for phase in range(COLUMN_STEPS):
             product = pattern * np.conj(np.fft.rfft(rows[..., phase], size))
             sums[phase] += product.sum(axis=0)
-    best, places = (-math.inf, 0), 0
+    best, tests = (-math.inf, 0), 0
     for phase in range(COLUMN_STEPS):
         norms = np.fft.irfft(mask * np.conj(np.fft.rfft(power[:, phase], size)), size)
-        # Where next to nothing was heard, the rounding of the FFT would look like a fit.
+        # Where there is next to no power, the rounding of the FFT would look like a fit.
         good = (over > least - 0.5) & (norms > 1e-3 * norms.max() + 1e-6)
-        places += int(good.sum())
+        tests += int(good.sum())
         found = np.fft.irfft(sums[phase], size)
         z = np.where(good, found / np.sqrt(np.maximum(norms, 1e-9)), -math.inf)
         at = int(np.argmax(z))
         column = at if at < columns else at - size
         best = max(best, (float(z[at]), column * COLUMN_STEPS - phase))
-    return (*best, places)
+    return (*best, tests)
 
 
 def _differing(signs: Floats, laid: Floats) -> Iterator[tuple[int, int]]:
-    """Give the stretches, in columns of what was compared, in which nothing agrees."""
+    """Yield the stretches, in columns of what was compared, in which nothing agrees."""
     power = np.square(laid).sum(axis=1, dtype=np.float64) * (signs[:, 0] != 0)
     sums = (signs * laid).sum(axis=1, dtype=np.float64)
     usual = WINDOW * float(power.sum()) / max(1, int((power > 0).sum()))

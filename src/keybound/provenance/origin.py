@@ -1,8 +1,8 @@
-"""Origin: which of a party's records a recording is, or that its mark was copied from elsewhere.
+"""Origin: which of a party's records a recording is, or that its mark is a copy attack.
 
-A seal says at which position it was made, and the record of that position says of what. A seal on
-other audio than its record was carried there. Knows levels, records and what was found of the seal:
-no audio, no networks, no registry.
+A seal gives its keystream position, and the record of that position the fingerprint of the audio. A
+seal on other audio than its record was moved there. Knows levels, records and the evidence of the
+seal: no audio, no networks, no registry.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,11 +25,11 @@ MOST_AT_SPEEDS = 100  # records that a recording is compared with at other speed
 class Origin:
     """How a recording compares with the records of a party.
 
-    `match` is `same` (it is the recording of a record), `other` (a copy of none that was
-    compared, and would have been found), `unclear`, or `none` (there is no record to compare
-    with). `record` is the number of the one that comes nearest and `created` its time; `p` bounds
-    how often other words would agree so well with any of the `compared` records. Where the payload
-    is to speak for the host, it is compared instead of records, and `compared` is 0.
+    `match` is `same` (it is the recording of a record), `other` (a copy of none that was compared,
+    and would have been found), `unclear`, or `none` (there is no record to compare with). `record`
+    is the number of the nearest one and `created` its time; `p` bounds the probability that other
+    speech matches any of the `compared` records so well. Where the payload is a content tag, it is
+    compared instead of records, and `compared` is 0.
     """
 
     match: str = "none"
@@ -42,15 +42,15 @@ class Origin:
 
     @property
     def which(self) -> str:
-        """Name the record in words."""
+        """Return the record in words."""
         number = "the record" if self.record is None else f"record {self.record}"
         return f"{number} of {self.created}"
 
     def words(self, *, sealed: bool, marked: bool) -> str:
-        """Go on with the sentence of a verdict: empty where nothing was compared."""
+        """Return the end of a verdict's sentence; empty where nothing was compared."""
         if self.match != "none" and not self.compared:
-            how = "speaks" if self.match == "same" else "does not speak"
-            return f"; its payload {how} for this audio (p = {self.p:.2g})"
+            how = "matches" if self.match == "same" else "does not match"
+            return f"; its payload {how} this audio (p = {self.p:.2g})"
         if self.match == "same":
             parts = "".join(f"; not {a:.0f} to {b:.0f} s" for a, b in self.differs_s)
             note = "" if sealed or marked else ", without this party's mark"
@@ -68,20 +68,20 @@ UNTRACED = Origin()
 
 
 class Compared(NamedTuple):
-    """A recording put to records: how it agrees with each, and whether at other speeds too."""
+    """The matches of a recording with records, and whether other speeds were searched."""
 
     found: list[tuple[Match, Entry]]
     searched: bool
 
     @property
     def same(self) -> list[tuple[Match, Entry]]:
-        """Return the records whose audio it is, the surest first."""
+        """Return the records whose audio it is, the smallest p first."""
         own = [one for one in self.found if one[0].decision == "same"]
         return sorted(own, key=lambda one: one[0].p)
 
     @property
     def origin(self) -> Origin:
-        """Return what they say together."""
+        """Return the origin that they give together."""
         if not self.found:
             return UNTRACED
         best, entry = min(self.found, key=lambda pair: (pair[0].decision != "same", pair[0].p))
@@ -99,24 +99,24 @@ class Compared(NamedTuple):
 
 
 def compare(
-    heard: Floats | Levels | Mapping[int | None, Levels] | Sketch,
+    recording: Floats | Levels | Mapping[int | None, Levels] | Sketch,
     entries: Sequence[Entry],
     *,
     key: Key,
     tries: int = 1,
     among: int = 0,
 ) -> Compared:
-    """Compare a recording with records. `tries` counts the parties, `among` all their records.
+    """Return the comparison with records. `tries` counts the parties, `among` all their records.
 
-    Other speeds are tried among few records, if none is found at its own. A record that the key
-    did not stamp is refused.
+    Other speeds are searched among few records, if none matches at its own. Raise an error where
+    the key did not stamp a record.
     """
     for entry in entries:
         check(entry, key)
     few = max(among, len(entries)) <= MOST_AT_SPEEDS
     if not entries:
         return Compared([], few)
-    sketch = heard if isinstance(heard, Sketch) else Sketch.of(heard)
+    sketch = recording if isinstance(recording, Sketch) else Sketch.of(recording)
     # Half of the chance is for other speeds.
     found = _compare(sketch, entries, 0.0, (2 if few else 1) * tries * len(entries))
     if few and not any(one.settled for one, _ in found):
@@ -125,7 +125,7 @@ def compare(
 
 
 def trace(
-    heard: Floats | Levels | Mapping[int | None, Levels] | Sketch,
+    recording: Floats | Levels | Mapping[int | None, Levels] | Sketch,
     seal: Sealed,
     entries: Sequence[Entry],
     *,
@@ -133,15 +133,15 @@ def trace(
     tries: int = 1,
     among: int = 0,
 ) -> Origin:
-    """Find which record a recording is.
+    """Return which record a recording is.
 
     Where the seal holds, the records of its position are compared; if there are none, all are, but
-    then none of them speaks against the seal.
+    then none of them counts against the seal.
     """
     placed = [one for one in entries if one.stamped.record.position == seal.position]
     if seal.holds and placed:
-        return compare(heard, placed, key=key, tries=tries).origin
-    found = compare(heard, entries, key=key, tries=tries, among=among).origin
+        return compare(recording, placed, key=key, tries=tries).origin
+    found = compare(recording, entries, key=key, tries=tries, among=among).origin
     return UNTRACED if seal.holds and found.match != "same" else found
 
 
@@ -153,7 +153,7 @@ def _compare(
 
 
 def _decide(found: Sequence[Match], *, searched: bool) -> str:
-    """Say `other` only if every record does, and a faster or slower copy would have been found."""
+    """Return `other` only if every record is, and a faster or slower copy would have been found."""
     decisions = {one.decision for one in found}
     if "same" in decisions:
         return "same"
@@ -161,7 +161,7 @@ def _decide(found: Sequence[Match], *, searched: bool) -> str:
 
 
 def check(entry: Entry, key: Key) -> None:
-    """Refuse a record that the key did not stamp; name it."""
+    """Raise an error, with the record's number, where the key did not stamp it."""
     try:
         entry.stamped.check(key)
     except RecordError as error:

@@ -1,8 +1,8 @@
-"""A marked file and its record appear together: what a kill leaves in between is settled here.
+"""A marked file and its record appear together, also when the program is killed in between.
 
-The record waits, with the name and the hash of its file, until the file has appeared. Whoever opens
-the registry next settles what a killed program left: the file is there, and the record is kept; or
-it is not, and both go. Knows SQLite, records and parts: no audio.
+The record waits, with the name and the hash of its file, until the file has appeared. When the
+registry is opened next, what a killed program left is settled: where the file exists the record is
+kept, else both are removed. Knows SQLite, records and parts: no audio.
 """
 
 import contextlib
@@ -27,10 +27,10 @@ def appear(connection: sqlite3.Connection, stamped: Stamped, part: Part) -> int:
     Nothing appears where the registry cannot be written to.
     """
     row = (stamped.record.party, stamped.record.key, stamped.to_bytes())
-    places = [os.fsencode(path.absolute()) for path in (part.output, part.stage)]
+    paths = [os.fsencode(path.absolute()) for path in (part.output, part.stage)]
     insert = "INSERT INTO pending (party, key, data, output, stage) VALUES (?, ?, ?, ?, ?)"
     # Committed before the file appears, so that a kill cannot part them.
-    waiting = connection.execute(insert, (*row, *places)).lastrowid
+    waiting = connection.execute(insert, (*row, *paths)).lastrowid
     try:
         # Exclusive from here on: once the file is there, no other program can hold up its record.
         with writing(connection, "EXCLUSIVE"):
@@ -74,7 +74,7 @@ def _record(data: bytes) -> Record:
 
 
 def _is_there(path: Path, sha256: str | None) -> bool:
-    """Say whether the file is there with this hash."""
+    """Return whether the file exists with this hash."""
     try:
         if not path.is_file():  # a pipe would keep its reader waiting
             return False

@@ -1,7 +1,7 @@
-"""Positions of keystreams: each is given once, to whichever party has the key.
+"""Keystream positions: each is reserved once, for whichever party has the key.
 
-Positions belong to the key, by its fingerprint, and are given before the first sample is marked.
-One whose work fails is void: it is not given again. Knows SQLite and the tables of `schema`.
+Positions belong to the key, by its id, and are reserved before the first sample is marked. One
+whose work fails is void: it is never reserved again. Knows SQLite and the tables of `schema`.
 """
 
 import sqlite3
@@ -13,7 +13,7 @@ from keybound.provenance.schema import writing
 
 
 def in_use(connection: sqlite3.Connection, key: str) -> int:
-    """Return how many positions were given in turn: those below this number may be in use."""
+    """Return the next position of a key: those below it may be in use."""
     row = connection.execute("SELECT next FROM stream WHERE key = ?", (key,)).fetchone()
     if row is None:
         return 0
@@ -24,13 +24,13 @@ def in_use(connection: sqlite3.Connection, key: str) -> int:
 
 
 def reserve(connection: sqlite3.Connection, key: str) -> int:
-    """Give the next position of a key."""
+    """Reserve and return the next position of a key."""
     with writing(connection):
         return next(_following(connection, key, 1))
 
 
 def reserve_at(connection: sqlite3.Connection, key: str, position: int) -> None:
-    """Give the position that was asked for, or refuse if it was given before."""
+    """Reserve a position; raise an error where it was reserved before."""
     check_position(position)
     with writing(connection):
         insert = "INSERT OR IGNORE INTO reserved (key, position) VALUES (?, ?)"
@@ -43,7 +43,7 @@ def reserve_at(connection: sqlite3.Connection, key: str, position: int) -> None:
 
 
 def reserve_for(connection: sqlite3.Connection, key: str, tasks: Sequence[str]) -> dict[str, int]:
-    """Give a position to each task; a task that has one and did not end keeps it."""
+    """Reserve a position for each task; a task that has one and did not end keeps it."""
     query = "SELECT position FROM reserved WHERE key = ? AND task = ?"
     given: dict[str, int] = {}
     with writing(connection):
@@ -54,18 +54,18 @@ def reserve_for(connection: sqlite3.Connection, key: str, tasks: Sequence[str]) 
         left = [task for task in tasks if task not in given]
         new = dict(zip(left, _following(connection, key, len(left)), strict=True))
         insert = "INSERT INTO reserved (key, position, task) VALUES (?, ?, ?)"
-        connection.executemany(insert, [(key, place, task) for task, place in new.items()])
+        connection.executemany(insert, [(key, position, task) for task, position in new.items()])
     return given | new
 
 
 def end(connection: sqlite3.Connection, key: str, position: int) -> None:
-    """Forget which task had a position: it was used, or it is void."""
+    """Remove the reservation of a task: its position was used, or is void."""
     delete = "DELETE FROM reserved WHERE key = ? AND position = ? AND task IS NOT NULL"
     connection.execute(delete, (key, position))
 
 
 def _following(connection: sqlite3.Connection, key: str, count: int) -> Iterator[int]:
-    """Give the next positions of a key, without those that were asked for by number."""
+    """Reserve and yield the next positions of a key, without those reserved by number."""
     position = in_use(connection, key)
     query = "SELECT 1 FROM reserved WHERE key = ? AND position = ?"
     for _ in range(count):

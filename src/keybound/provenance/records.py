@@ -1,4 +1,4 @@
-"""Records: what was embedded, when and in which recording, so that nobody can change it later.
+"""Records: what was embedded, when and in which recording, authenticated with the party's key.
 
 A record is canonical JSON with a MAC under a key derived from the party's key, and with a signature
 where others are to check it (`signing`). Knows keys and fingerprints: no audio, no networks, no
@@ -19,14 +19,14 @@ from typing import Any, NamedTuple
 
 from keybound import output
 from keybound.crypto import codes, keystream, signing
-from keybound.crypto.keys import FINGERPRINT_BYTES, Key
+from keybound.crypto.keys import KEY_ID_BYTES, Key
 from keybound.errors import KeyBoundError, NotGenuineError, RecordError
 from keybound.provenance.fingerprint import Fingerprint
 
 VERSION = 1
 MAC_LABEL = "keybound-1/record"
 MAC_BYTES = 32
-SIGNED = b"keybound-1/record-signature\0"  # what a signature is for stands before what it signs
+SIGNED = b"keybound-1/record-signature\0"  # the purpose of a signature, before what it signs
 FILE_MAX = 8 << 20  # a day's fingerprint is one megabyte
 TEXT_MAX = 100  # characters of a name
 NONCE_MAX = 1024  # bytes
@@ -43,8 +43,8 @@ class Record:
     payload: int
     bits: int
     nonce: bytes
-    position: int | None  # of the seal; None for a recording without one
-    key: str  # the fingerprint of the key
+    position: int | None  # in the keystream; None for a recording without a seal
+    key: str  # the id of the key
     detector: str  # which weights read the mark
     samples: int  # of one channel of the marked recording
     rate: int
@@ -65,14 +65,14 @@ class Record:
             _check_text(what, text)
         if len(self.nonce) > NONCE_MAX:
             raise RecordError(f"the nonce of a record has more than {NONCE_MAX} bytes")
-        _check_hex("key", self.key, FINGERPRINT_BYTES)
+        _check_hex("key", self.key, KEY_ID_BYTES)
         if self.sha256 is not None:
             _check_hex("file's hash", self.sha256, 32)
         if not (0 <= self.samples < 1 << 53 and 0 < self.rate < 1 << 31):
             raise RecordError("the length or the rate of a record is out of range")
 
     def to_bytes(self) -> bytes:
-        """Give the canonical JSON: of one record there is exactly one."""
+        """Return the canonical JSON: of one record there is exactly one."""
         return _canonical(self._fields())
 
     def _fields(self) -> dict[str, Any]:
@@ -108,13 +108,13 @@ class Stamped:
     signature: bytes = b""
 
     def check(self, key: Key) -> None:
-        """Refuse a record that this key did not stamp, or that was changed since."""
+        """Raise `NotGenuineError` where this key did not stamp the record, or it was changed."""
         if not hmac.compare_digest(_mac(self.record, key), self.mac):
             raise NotGenuineError(
                 "the record was changed, or stamped with another key",
                 hint=f"it names key {self.record.key}",
             )
-        if self.record.key != key.fingerprint:
+        if self.record.key != key.id:
             raise NotGenuineError(f"the record names key {self.record.key}, which did not stamp it")
 
     def sign(self, with_key: signing.SigningKey) -> "Stamped":
@@ -122,7 +122,7 @@ class Stamped:
         return replace(self, public=with_key.public, signature=with_key.sign(self._signed()))
 
     def check_signature(self, public: bytes) -> None:
-        """Refuse a record that the holder of this public key did not sign.
+        """Raise `NotGenuineError` where the holder of this public key did not sign the record.
 
         The public key must come from the signer, not from the record: anybody can sign with a key
         of their own.
@@ -139,7 +139,7 @@ class Stamped:
         return SIGNED + self.mac + self.record.to_bytes()
 
     def to_bytes(self) -> bytes:
-        """Give the contents of the file that the record is exported as."""
+        """Return the contents of the file that the record is exported as."""
         whole = {"mac": self.mac.hex(), "record": self.record._fields()}
         if self.signature:
             whole |= {"public": self.public.hex(), "signature": self.signature.hex()}
@@ -147,8 +147,8 @@ class Stamped:
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Export the record to a new file of mode 0600; one that exists is never replaced."""
-        how: Any = {"kind": RecordError, "exists_hint": "choose another name"}
-        with output.writing(path, mode=output.PRIVATE, **how) as part:
+        hint = "choose another name"
+        with output.writing(path, mode=output.PRIVATE, kind=RecordError, exists_hint=hint) as part:
             part.write_bytes(self.to_bytes())
 
 
@@ -161,8 +161,8 @@ class Entry(NamedTuple):
 
 def stamp(record: Record, key: Key) -> Stamped:
     """Authenticate a record with the key that it names."""
-    if record.key != key.fingerprint:
-        raise RecordError(f"the record names key {record.key}, not {key.fingerprint}")
+    if record.key != key.id:
+        raise RecordError(f"the record names key {record.key}, not {key.id}")
     return Stamped(record, _mac(record, key))
 
 

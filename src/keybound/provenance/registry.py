@@ -1,7 +1,7 @@
-"""The registry: which parties there are, with what payload and which key file (SQLite).
+"""The registry: parties, records and keystream positions in an SQLite file.
 
-Holds the path of each key file and the key's public fingerprint, never the key itself; which
-positions of each keystream were given (`positions`); and the records of what was marked, which
+Holds the path of each key file and the key id, never the key itself; which
+positions of each keystream are reserved (`positions`); and the records of what was marked, which
 appear with their files (`pending`). Knows nothing of audio or networks, and leaves to its caller
 which registry to open: `default_path` only says where one is usually kept. The tables are made in
 `schema` and specified in docs/spec.md.
@@ -16,11 +16,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from keybound.crypto import codes
-from keybound.crypto.keys import FINGERPRINT_BYTES, Key
+from keybound.crypto.keys import KEY_ID_BYTES, Key
 from keybound.errors import CodeError, RecordError, RegistryError
 from keybound.output import Part
 from keybound.provenance import pending, positions, records, schema
@@ -28,12 +27,12 @@ from keybound.provenance.records import Entry, Stamped
 
 NAME_MAX = 100
 BUSY_S = 10.0
-COLUMNS = "name, payload, bits, rho, key_file, fingerprint, created"
-PARTIES = f"SELECT {COLUMNS}, coalesce(next, 0) FROM party LEFT JOIN stream ON key = fingerprint"
+COLUMNS = "name, payload, bits, rho, key_file, key_id, created"
+PARTIES = f"SELECT {COLUMNS}, coalesce(next, 0) FROM party LEFT JOIN stream ON key = key_id"
 
 
 def default_path() -> Path:
-    """Say where the registry is kept: $KEYBOUND_REGISTRY, else in the user's data folder."""
+    """Return the usual path: $KEYBOUND_REGISTRY, else a file in the user's data folder."""
     chosen = os.environ.get("KEYBOUND_REGISTRY")
     if chosen:
         return Path(chosen).expanduser()
@@ -47,8 +46,8 @@ def default_path() -> Path:
 class Party:
     """A party: its payload, the rule it verifies under, and where its key is.
 
-    `drawn` counts the positions of its key that were given in turn, to whichever party: those below
-    it are in use. The registry counts them; a party that is added says nothing of it.
+    `next_position` is the position of its key that the registry reserves next, for whichever party:
+    those below it are in use. A party that is added says nothing of it.
     """
 
     name: str
@@ -56,9 +55,9 @@ class Party:
     bits: int
     rho: int
     key_file: Path
-    fingerprint: str
+    key_id: str
     created: datetime
-    drawn: int = 0
+    next_position: int = 0
 
     def __post_init__(self) -> None:
         if os.fspath(self.key_file) == "-":
@@ -71,20 +70,22 @@ class Party:
         if 2 * self.rho >= self.bits:
             hint = "with half of the bits or more, every second wrong key would verify"
             raise CodeError(f"rho {self.rho} is too large for {self.bits} bits", hint=hint)
-        if not re.fullmatch(rf"[0-9a-f]{{{2 * FINGERPRINT_BYTES}}}", self.fingerprint):
-            raise RegistryError(f"the fingerprint of party {self.name!r} is not one of a key")
+        if not re.fullmatch(rf"[0-9a-f]{{{2 * KEY_ID_BYTES}}}", self.key_id):
+            raise RegistryError(
+                f"the key id of party {self.name!r} is not {2 * KEY_ID_BYTES} hex digits"
+            )
         if self.created.tzinfo is None:
             raise RegistryError(f"the creation time of party {self.name!r} has no time zone")
-        if type(self.drawn) is not int or self.drawn < 0:
-            raise RegistryError(f"the positions of party {self.name!r} are not counted")
+        if type(self.next_position) is not int or self.next_position < 0:
+            raise RegistryError(f"the next position of party {self.name!r} is not a count")
 
     def key(self) -> Key:
-        """Read the party's key, and refuse a key other than the registered one."""
+        """Return the party's key; raise an error where its file holds another key."""
         key = Key.read(self.key_file)
-        if key.fingerprint != self.fingerprint:
+        if key.id != self.key_id:
             raise RegistryError(
-                f"key file {os.fspath(self.key_file)!r} holds key {key.fingerprint}, "
-                f"and party {self.name!r} is registered with key {self.fingerprint}",
+                f"key file {os.fspath(self.key_file)!r} holds key {key.id}, "
+                f"and party {self.name!r} is registered with key {self.key_id}",
                 hint="restore the registered key file, or remove the party and add it again",
             )
         return key
@@ -106,7 +107,7 @@ class Registry:
             self._connection = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)
         try:
             with self._refusals():
-                schema.prepare(self._connection, self.path)
+                schema.check(self._connection, self.path)
                 with contextlib.suppress(schema.ReadOnlyError), self._refusals():
                     pending.settle(self._connection)
         except BaseException:
@@ -116,12 +117,7 @@ class Registry:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -136,7 +132,7 @@ class Registry:
             int(party.bits),
             int(party.rho),
             _to_column(party.key_file),
-            party.fingerprint,
+            party.key_id,
             party.created.astimezone(UTC).isoformat(),
         )
         insert = f"INSERT INTO party ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -149,7 +145,7 @@ class Registry:
             raise RegistryError(what, hint=hint) from None
 
     def get(self, name: str) -> Party:
-        """Give the party of this name."""
+        """Return the party of this name."""
         name = _check_name(name)
         query = f"{PARTIES} WHERE name = ?"
         with self._refusals():
@@ -159,18 +155,18 @@ class Registry:
         return self._party(row)
 
     def list(self) -> tuple[Party, ...]:
-        """Give all parties, in the order of their names."""
+        """Return all parties, in the order of their names."""
         with self._refusals():
             rows = self._connection.execute(f"{PARTIES} ORDER BY name").fetchall()
         return tuple(self._party(row) for row in rows)
 
     def in_use(self, key: str) -> int:
-        """Return how many positions of a key were given in turn: those below may be in use."""
+        """Return the next position of a key: those below it may be in use."""
         with self._refusals():
             return positions.in_use(self._connection, key)
 
     def reserve(self, key: str, position: int | None = None) -> int:
-        """Give a position of a key that was never given: the next, or the one asked for."""
+        """Reserve and return a new position of a key: the next, or the one asked for."""
         with self._refusals():
             if position is None:
                 return positions.reserve(self._connection, key)
@@ -178,17 +174,17 @@ class Registry:
         return position
 
     def reserve_for(self, key: str, tasks: Sequence[str]) -> dict[str, int]:
-        """Give each task a position of a key: its own if it has one and has not ended, or a new."""
+        """Return a position for each task: its own if it has one and did not end, or a new one."""
         with self._refusals():
             return positions.reserve_for(self._connection, key, tasks)
 
     def void(self, key: str, position: int) -> None:
-        """Let a position of a task that failed be nobody's for good."""
+        """Mark the position of a task that failed as void: it is never reserved again."""
         with self._refusals():
             positions.end(self._connection, key, position)
 
     def remove(self, name: str) -> None:
-        """Forget the party of this name. Its key file and its records stay where they are."""
+        """Remove the party of this name. Its key file and its records stay."""
         name = _check_name(name)
         with self._refusals():
             cursor = self._connection.execute("DELETE FROM party WHERE name = ?", (name,))
@@ -196,31 +192,31 @@ class Registry:
             raise _unknown(name)
 
     def append(self, stamped: Stamped) -> int:
-        """Keep a record for good, and give its number. No record is ever changed or removed."""
+        """Add a record and return its number. No record is ever changed or removed."""
         row = (stamped.record.party, stamped.record.key, stamped.to_bytes())
         with self._refusals():
             return int(self._connection.execute(pending.KEEP, row).fetchall()[0][0])
 
     def appear(self, stamped: Stamped, part: Part) -> int:
-        """Let a marked file and its record appear together; return the number of the record."""
+        """Publish a marked file together with its record; return the number of the record."""
         with self._refusals():
             return pending.appear(self._connection, stamped, part)
 
     def records(self, party: Party | None = None) -> tuple[Entry, ...]:
-        """Give the records of a party under its present key, or all, the oldest first."""
+        """Return the records of a party under its present key, or all, the oldest first."""
         query, values = "SELECT number, data FROM record ORDER BY number", []
         if party is not None:
             query = query.replace("ORDER", "WHERE party = ? AND key = ? ORDER")
-            values = [party.name, party.fingerprint]
+            values = [party.name, party.key_id]
         with self._refusals():
             rows = self._connection.execute(query, values).fetchall()
         return tuple(self._entry(row) for row in rows)
 
     def positions(self, party: Party) -> Iterator[tuple[int, int | None]]:
-        """Give the number of each such record with its position, none of them read whole."""
+        """Yield the number and position of each record of a party, none of them read whole."""
         query = f"SELECT number, {schema.POSITION} FROM record WHERE party = ? AND key = ?"
         with self._refusals():
-            yield from self._connection.execute(query, [party.name, party.fingerprint])
+            yield from self._connection.execute(query, [party.name, party.key_id])
 
     def record_of(self, key: str, sha256: str) -> Entry | None:
         """Return the record of a file by its hash; None if there is none under this key."""
@@ -230,15 +226,15 @@ class Registry:
         return None if row is None else self._entry(row)
 
     def masks(self, party: Party) -> Iterator[tuple[int, bytes]]:
-        """Give the positions of such records whose mask is not the fixed one, with its nonce."""
+        """Yield position and nonce of each record of a party whose mask is not the fixed one."""
         own = f"party = ? AND key = ? AND {schema.POSITION} IS NOT NULL AND {schema.NONCE} <> ''"
         query = f"SELECT {schema.POSITION}, {schema.NONCE} FROM record WHERE {own}"
         with self._refusals():
-            for position, text in self._connection.execute(query, [party.name, party.fingerprint]):
+            for position, text in self._connection.execute(query, [party.name, party.key_id]):
                 yield int(position), bytes.fromhex(text)
 
     def record(self, number: int) -> Entry:
-        """Give the record of this number."""
+        """Return the record of this number."""
         query = "SELECT number, data FROM record WHERE number = ?"
         with self._refusals():
             row = self._connection.execute(query, (number,)).fetchone()
@@ -255,7 +251,7 @@ class Registry:
             raise RegistryError(what, hint="restore a backup") from error
 
     def _party(self, row: tuple[str, str, int, int, str, str, str, int]) -> Party:
-        name, payload, bits, rho, key_file, fingerprint, created, drawn = row
+        name, payload, bits, rho, key_file, key_id, created, next_position = row
         try:
             return Party(
                 name=name,
@@ -263,9 +259,9 @@ class Registry:
                 bits=bits,
                 rho=rho,
                 key_file=Path(os.fsdecode(key_file)),
-                fingerprint=fingerprint,
+                key_id=key_id,
                 created=datetime.fromisoformat(created),
-                drawn=drawn,
+                next_position=next_position,
             )
         except (CodeError, RegistryError, TypeError, ValueError) as error:
             what = f"registry {os.fspath(self.path)!r} is damaged at party {name!r}"
@@ -277,7 +273,7 @@ class Registry:
 
 
 def _check_name(name: str) -> str:
-    """Give the name in composed form (NFC), so that what looks the same is the same."""
+    """Return the name in form NFC, so that equal looks are equal names."""
     name = unicodedata.normalize("NFC", name)
     rule = f"a name has 1 to {NAME_MAX} printable characters, without spaces at its ends"
     if not name or name != name.strip():

@@ -1,4 +1,4 @@
-"""The tables of a registry: how they are made, brought up to date, and told from others'.
+"""The tables of a registry: how they are made, and told from those of other programs.
 
 Knows SQLite and files. The schema is specified in docs/spec.md.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from keybound import output, stages
 from keybound.errors import RegistryError
 
-VERSION = 4
+VERSION = 5
 # "kbnd" in ASCII: tells a registry from the databases of other programs.
 APPLICATION_ID = 0x6B626E64
 # The payload is hex text, because SQLite integers end at 64 bits.
@@ -23,7 +23,7 @@ CREATE TABLE party (
     bits        INTEGER NOT NULL,
     rho         INTEGER NOT NULL,
     key_file    TEXT    NOT NULL,
-    fingerprint TEXT    NOT NULL,
+    key_id      TEXT    NOT NULL,
     created     TEXT    NOT NULL
 )
 """
@@ -37,7 +37,7 @@ CREATE TABLE record (
 )
 """
 FOUND_BY = "CREATE INDEX record_of ON record (party, key)"
-# The keystream of a key, whoever has it: positions below `next` were given.
+# The keystream of a key, whichever party has it: positions below `next` are reserved.
 STREAM = """
 CREATE TABLE stream (
     key      TEXT    NOT NULL PRIMARY KEY,
@@ -69,19 +69,6 @@ POSITION = "json_extract(CAST(data AS TEXT), '$.record.position')"  # of a recor
 NONCE = "json_extract(CAST(data AS TEXT), '$.record.nonce')"  # of its mask, in hex digits
 SHA256 = "json_extract(CAST(data AS TEXT), '$.record.sha256')"  # of its file
 NEW = (PARTY, RECORD, FOUND_BY, STREAM, RESERVED, RESERVED_BY, PENDING)
-# What brings a registry to this version: 3 counted the positions of each party for itself.
-UPGRADES = {
-    3: (
-        STREAM,
-        RESERVED,
-        RESERVED_BY,
-        PENDING,
-        "INSERT INTO stream SELECT fingerprint, max(drawn) FROM party GROUP BY fingerprint",
-        f"INSERT OR IGNORE INTO reserved SELECT key, {POSITION}, NULL FROM record WHERE {POSITION} "
-        ">= coalesce((SELECT next FROM stream WHERE stream.key = record.key), 0)",
-        "ALTER TABLE party DROP COLUMN drawn",
-    )
-}
 
 
 class TakenError(RegistryError):
@@ -95,7 +82,7 @@ class ReadOnlyError(RegistryError):
 def create(path: Path) -> None:
     """Make a registry with its tables where there is none, in one step.
 
-    So nobody ever sees one without them: an empty file is damage.
+    So no program ever sees one without them: an empty file is damaged.
     """
     try:
         if path.exists():
@@ -125,16 +112,13 @@ def _make(path: Path) -> None:
             connection.close()
 
 
-def prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Upgrade the tables if need be; refuse the file of another program or version."""
+def check(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise an error where the file is of another program or version."""
     if _pragma(connection, "application_id") != APPLICATION_ID:
         raise RegistryError(
             f"{os.fspath(path)!r} is a database of another program, not a registry",
             hint="is $KEYBOUND_REGISTRY set to the right file?",
         )
-    if _pragma(connection, "user_version") in UPGRADES:
-        with writing(connection):  # a second program waits here and finds it done
-            _run(connection, UPGRADES.get(_pragma(connection, "user_version"), ()))
     version = _pragma(connection, "user_version")
     if version != VERSION:
         newer = version > VERSION

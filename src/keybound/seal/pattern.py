@@ -1,9 +1,9 @@
 """The seal: a keyed pattern on the host's own spectrum, and how much of it a recording holds.
 
 Time and frequency are cut into tiles, and a keyed stream gives each tile a sign: its level goes up
-or down by a part of a decibel. Whoever lacks the key sees the natural variation of speech; with the
-key the signs are laid on the recording's contrasts and summed. Knows arrays at 16 kHz: no files, no
-networks. Exact derivations and the proof of the p-value are in docs/spec.md.
+or down by at most 2.5 dB. Without the key it looks like the natural variation of speech; with the
+key the signs are multiplied with the recording's contrasts and summed. Knows arrays at 16 kHz: no
+files, no networks. Exact derivations and the proof of the p-value are in docs/spec.md.
 """
 
 from collections.abc import Iterator
@@ -37,8 +37,8 @@ LABEL = "keybound-1/seal"
 SEED_BYTES = 32
 POWER_FLOOR = 1e-9  # of a bin: some 15 dB under the noise of 16-bit samples
 
-# How far a tile moves at most, by the frequency under which it lies. Measures of quality mind the
-# lowest bands most, where a band of hearing holds no more than a tile or two.
+# How far a tile moves at most, by the frequency under which it lies. PESQ, STOI and ViSQOL fall
+# most in the lowest bands, where a band of hearing holds no more than a tile or two.
 STRENGTHS_DB = ((500, 0.075), (1000, 0.375), (2000, 0.675), (4200, 1.05), (8000, 1.8))
 LEAST = 0.2  # of the strength that every tile gets
 MIDDLE, WIDTH = -0.5, 1.0  # contrast, in units of its scale and towards the sign, that gets most
@@ -58,7 +58,7 @@ STRENGTH = np.array(  # of each band in dB
     np.float32,
 )
 _WINDOW = np.sqrt(0.5 - 0.5 * np.cos(2 * np.pi * np.arange(WINDOW) / WINDOW)).astype(np.float32)
-# How a level differs from what its neighbours foretell: the middle row of the inverse covariance
+# How a level differs from what its neighbours predict: the middle row of the inverse covariance
 # of levels in read speech, 2 frames and 2 bands to either side. One quadrant, the centre first.
 _QUADRANT = np.array(
     [[1.0, -0.18, -0.244], [-0.48, 0.079, 0.107], [0.04, -0.005, 0.001]], np.float32
@@ -69,8 +69,8 @@ def signs(key: Key, code: Bits, position: int, first: int, count: int) -> Signs:
     """Return the pattern's columns `first` to `first + count` at a position: (count, BANDS) of ±1.
 
     Key, position and code give a seed, the seed a row of the keystream for each column; a set bit
-    is +1. No two positions share any part of the pattern, nor do two codes: a seal speaks
-    for the payload and the nonce of its mark too.
+    is +1. No two positions share any part of the pattern, nor do two codes: a seal is
+    bound to the payload and the nonce of its mark too.
     """
     bound = keystream.check_position(position).to_bytes(4, "big") + np.packbits(code).tobytes()
     seed = key.derive(LABEL, SEED_BYTES, bound)
@@ -78,7 +78,7 @@ def signs(key: Key, code: Bits, position: int, first: int, count: int) -> Signs:
 
 
 def embedder(key: Key, code: Bits, position: int) -> Feeder:
-    """Take 16 kHz mono samples of a host as they come; give what the seal adds to them."""
+    """Return a feeder from the samples of a 16 kHz mono host to the carrier of the seal."""
     keystream.check_position(position)
     done = 0  # blocks
 
@@ -96,8 +96,8 @@ def embedder(key: Key, code: Bits, position: int) -> Feeder:
         pattern = np.zeros((len(frames), BANDS), np.float32)
         inside = columns >= 0
         begin = int(columns[inside][0])
-        drawn = signs(key, code, position, begin, int(columns[-1]) - begin + 1)
-        pattern[inside] = drawn[columns[inside] - begin]
+        rows = signs(key, code, position, begin, int(columns[-1]) - begin + 1)
+        pattern[inside] = rows[columns[inside] - begin]
         gains = STRENGTH * pattern * _share(spectrum, pattern, frames)
         due = slice(PAST - 1, PAST + count)  # frames done to done + count
         change = np.zeros((count + 1, BINS), np.float32)
@@ -113,7 +113,7 @@ def embedder(key: Key, code: Bits, position: int) -> Feeder:
 def _share(
     spectrum: npt.NDArray[np.complex64], pattern: Floats, frames: npt.NDArray[np.int64]
 ) -> Floats:
-    """Say which part of the strength each tile gets: most where it turns a contrast."""
+    """Return the share of the strength that each tile gets: most where it turns a contrast."""
     levels = _levels(spectrum)
     residual = _residual(levels)
     square = np.pad(residual * residual, ((6, 1), (2, 2)), mode="edge")
@@ -129,8 +129,8 @@ def _share(
     return share
 
 
-def listener() -> Feeder:
-    """Take 16 kHz mono samples as they come; give levels in dB: (blocks, 2, BANDS).
+def level_feeder() -> Feeder:
+    """Return a feeder from 16 kHz mono samples to levels in dB: (blocks, 2, BANDS).
 
     The two of a block stand for the moments in its beginning and in its middle.
     """
@@ -143,10 +143,10 @@ def listener() -> Feeder:
 
 
 def contrasts(levels: Floats | Levels, view: int, rows: slice | None = None) -> Iterator[Floats]:
-    """Weigh how each tile stands out from its neighbours: (steps, BANDS) of levels to as many.
+    """Yield the weighted contrast of each tile to its neighbours: (steps, BANDS), part by part.
 
-    Row i is for a tile that begins at step i. Any function of the recording may stand here: what
-    the p-value counts on is the key alone. Rows come part by part, so that an hour takes no more
+    Row i is for a tile that begins at step i. Any function of the recording may be used here: the
+    p-value depends on the key alone. Rows come part by part, so that an hour takes no more
     room than a minute; parts begin at multiples of CONTRAST_STEPS, whichever rows are asked for.
     """
     start, stop, _ = (rows or slice(None)).indices(len(levels))
@@ -174,13 +174,13 @@ def _contrast(levels: Floats, quiet: float, depth_db: float) -> Floats:
 
 
 def _spectra(samples: Floats, step: int) -> npt.NDArray[np.complex64]:
-    """Give the spectra of all whole windows, a step apart: (frames, BINS)."""
+    """Return the spectra of all whole windows, a step apart: (frames, BINS)."""
     windows = np.lib.stride_tricks.sliding_window_view(samples, WINDOW)[::step]
     return np.fft.rfft(windows * _WINDOW, axis=1).astype(np.complex64, copy=False)
 
 
 def _levels(spectrum: npt.NDArray[np.complex64]) -> Floats:
-    """Give the mean power in the bands in dB: (frames, BINS) to (frames, BANDS)."""
+    """Return the mean power in the bands in dB: (frames, BINS) to (frames, BANDS)."""
     power = np.square(spectrum.real) + np.square(spectrum.imag)
     bands = np.add.reduceat(power[:, : EDGES[-1]], EDGES[:-1], axis=1) / np.diff(EDGES)
     levels: Floats = (10 * np.log10(bands + POWER_FLOOR)).astype(np.float32)
@@ -188,7 +188,7 @@ def _levels(spectrum: npt.NDArray[np.complex64]) -> Floats:
 
 
 def _residual(levels: Floats) -> Floats:
-    """Take from each level what its neighbours foretell of it, of frames 20 ms apart."""
+    """Return each level minus what its neighbours predict, of frames 20 ms apart."""
     rows, bands = levels.shape
     padded = np.pad(levels, ((2, 2), (2, 2)), mode="edge")
     made = np.zeros_like(levels)

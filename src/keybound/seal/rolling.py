@@ -1,10 +1,9 @@
 """The rolling code: each second of a recording carries a code of its own from the key's stream.
 
-One that rolls cannot be foretold without the key, and what agrees with it second after second is
-evidence that lives as long as the learned mark does, through neural codecs, vocoders and noise. It
-can be read by anyone, though, and written on other audio: it counts together with a record of the
-audio it was made for. Knows the frames of a detection and keys: no audio, no networks. Derivations
-are in docs/spec.md.
+It cannot be predicted without the key, and agreement with it second after second is evidence that
+lasts as long as the learned mark does, through neural codecs, vocoders and noise. Anyone can read
+it, though, and embed it in other audio: it counts together with a record of the audio. Knows the
+frames of a detection and keys: no audio, no networks. Derivations are in docs/spec.md.
 """
 
 import heapq
@@ -20,7 +19,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from keybound.crypto import codes, keystream
 from keybound.crypto.codes import Bits
 from keybound.crypto.keys import Key
-from keybound.seal.search import SEALED_P, Found, Places, Sealed, tail
+from keybound.seal.search import SEALED_P, Found, Sealed, SealSearch, p_bound
 from keybound.seal.tiles import CANDIDATES, busiest_part
 from keybound.types import Detection
 
@@ -29,10 +28,10 @@ Doubles = npt.NDArray[np.float64]
 
 LABEL = "keybound-1/roll"
 SEED_BYTES = 32
-GRID_S = 0.1  # of a cell: between the places that are looked at
+GRID_S = 0.1  # of a cell: between two starts that are tested
 NEAR = 2  # cells by which a recording may begin early or late and still count as uncut
 PART = 60  # seconds of a long recording that are searched; what is found is judged whole
-BATCH = 2048  # starts that are looked at together
+BATCH = 2048  # starts that are tested together
 LIMIT = 1e-3  # presence this near to 0 or 1 is as sure as it gets
 
 
@@ -57,20 +56,20 @@ class Roll:
     position: int = 0
 
     def codes(self, first: int, count: int) -> Bits:
-        """Give the codes of some seconds: (count, bits)."""
+        """Return the codes of some seconds: (count, bits)."""
         own = codes.to_bits(self.payload, self.bits)
         return own ^ masks(self.key, self.bits, self.nonce, self.position, first, count)
 
     def of_blocks(self, blocks: npt.NDArray[np.int64], block_s: float) -> Bits:
-        """Give the code of each block of sound: (blocks, bits)."""
+        """Return the code of each block of samples: (blocks, bits)."""
         seconds = np.maximum(0, np.floor((blocks + 0.5) * block_s)).astype(np.int64)
         first = int(seconds.min())
         own: Bits = self.codes(first, int(seconds.max()) - first + 1)[seconds - first]
         return own
 
 
-class Heard:
-    """What a detection says of the bits in each cell of a tenth of a second, summed up."""
+class Cells:
+    """The logits of a detection in cells of a tenth of a second, as cumulative sums."""
 
     def __init__(self, found: Detection) -> None:
         chance = np.clip(found.frame_presence, LIMIT, 1 - LIMIT)
@@ -84,9 +83,9 @@ class Heard:
         self.sums = _summed(np.add.reduceat(weight[:, None] * found.frame_logits, edges))
 
     def seconds(self, lead: int) -> tuple[Doubles, Doubles]:
-        """Read the seconds of a recording that begins `lead` cells into one.
+        """Return the bits of the seconds of a recording that begins `lead` cells into one.
 
-        Gives how surely each bit is set, from -1 to 1, and the sums behind it: (seconds, bits).
+        The first result is each bit from -1 to 1, the second the sums behind it: (seconds, bits).
         """
         cells = len(self.sums) - 1
         edges = np.arange(-lead, cells + self.second, self.second).clip(0, cells)
@@ -97,18 +96,18 @@ class Heard:
 
 
 def _summed(cells: Floats) -> Doubles:
-    """Give the sums of all cells before each, so that any stretch is a difference."""
+    """Return the sums of all cells before each, so that any stretch is a difference."""
     return np.pad(np.cumsum(cells, axis=0, dtype=np.float64), ((1, 0), (0, 0)))
 
 
 class Seconds:
-    """What the seconds of a detection say, wherever in one of them it begins. Made ready once."""
+    """The bits of the seconds of a detection, for every start within a second."""
 
     def __init__(self, found: Detection) -> None:
-        heard = Heard(found)
-        self.channel, self.cell_s = found.channel, heard.cell_s
-        self.leads, self.uncut = range(heard.second), range(-NEAR, NEAR + 1)
-        self.read = {lead: heard.seconds(lead)[0] for lead in {*self.leads, *self.uncut}}
+        cells = Cells(found)
+        self.channel, self.cell_s = found.channel, cells.cell_s
+        self.leads, self.uncut = range(cells.second), range(-NEAR, NEAR + 1)
+        self.read = {lead: cells.seconds(lead)[0] for lead in {*self.leads, *self.uncut}}
         self.before = max(map(len, self.read.values()))  # seconds that may lie before the roll
         self.part = _Part([self.read[lead] for lead in self.leads], self.before)
         # No codes fit better than those that agree wherever anything was read (Cauchy-Schwarz).
@@ -124,21 +123,21 @@ class Seconds:
         return np.pad(2 * own.astype(np.float32) - 1, ((self.before, 0), (0, 0)))
 
 
-def find_roll(found: Detection, roll: Roll, places: Places, tries: int = 1) -> Sealed:
-    """Find where the codes of a roll, at any of the positions, fit a detection best."""
-    rolls = [replace(roll, position=position) for position in places.positions]
+def find_roll(found: Detection, roll: Roll, where: SealSearch, tries: int = 1) -> Sealed:
+    """Return the best fit of the codes of a roll, at any of the positions, to a detection."""
+    rolls = [replace(roll, position=position) for position in where.positions]
     views = [Seconds(view) for view in found.views]
-    return find_rolls(views, rolls, places.reach_s, tries).sealed
+    return find_rolls(views, rolls, where.reach_s, tries).sealed
 
 
 def find_rolls(
     views: Sequence[Seconds], rolls: Sequence[Roll], reach_s: float, tries: int
 ) -> Found:
-    """Find which of several rolls fits a detection best, and where.
+    """Return the best fit of several rolls to a detection.
 
-    Its strongest view is read first, then the other views that are marked until one is found. Half
-    of the chance that the p-value allows for is kept for recordings that nobody cut: there are few
-    places for those.
+    Its strongest view is searched first, then the other marked views until one is found. Half of
+    the chance that the p-value allows for is kept for recordings that were not cut: those need few
+    tests.
     """
     best = Found()
     for view in views if rolls else ():
@@ -148,11 +147,11 @@ def find_rolls(
 
 
 def _find(view: Seconds, rolls: Sequence[Roll], reach: int, tries: int) -> Found:
-    """Search one view. What no codes could prove in so short a recording is not begun."""
+    """Return the best fit in one view; skip what no codes could prove in so short a recording."""
     share = 2 * tries * len(rolls)
-    places = {True: share * len(view.uncut)}  # where the recording begins with the roll
-    places[False] = share * len(view.leads) * (view.before + reach + 1)
-    hopeful = {uncut: tail(view.most_z, count) < SEALED_P for uncut, count in places.items()}
+    tests = {True: share * len(view.uncut)}  # where the recording begins with the roll
+    tests[False] = share * len(view.leads) * (view.before + reach + 1)
+    hopeful = {uncut: p_bound(view.most_z, count) < SEALED_P for uncut, count in tests.items()}
     begun: list[_Start] = []
     cut: list[_Start] = []
     for index, roll in enumerate(rolls if hopeful[True] else ()):
@@ -166,8 +165,8 @@ def _find(view: Seconds, rolls: Sequence[Roll], reach: int, tries: int) -> Found
         for _, index, lead, at in heapq.nlargest(CANDIDATES, starts):
             z = _fit(view.read[lead], view.signs(rolls[index], reach)[at:])
             start_s = at - view.before + lead * view.cell_s
-            p, position = tail(z, places[uncut]), rolls[index].position
-            sealed = Sealed(p, z, position, start_s, 1.0, places[uncut], view.channel)
+            p, position = p_bound(z, tests[uncut]), rolls[index].position
+            sealed = Sealed(p, z, position, start_s, 1.0, tests[uncut], view.channel)
             best = best.or_better(Found(sealed, index))
     searched = "all" if hopeful[False] else "start" if hopeful[True] else "short"
     return best.with_searched(searched)
@@ -195,7 +194,7 @@ class _Part:
         self.before, self.length, self.size = before, max(map(len, read)), size
 
     def best(self, signs: Floats, roll: int) -> list[_Start]:
-        """Find, for each lead, the row of signs with which the recording begins."""
+        """Return, for each lead, the row of signs with which the recording begins."""
         rows = sliding_window_view(signs[self.first :], self.size, axis=0)
         rows = rows[: len(signs) - self.length + 1]
         fits = np.concatenate(
@@ -212,18 +211,18 @@ class _Part:
 
 
 def _fit(read: Doubles, signs: Floats) -> float:
-    """Give z of a whole recording whose seconds these are."""
+    """Return z of a whole recording whose seconds these are."""
     laid = signs[: len(read)]
     norm = math.sqrt(float(np.square(read * laid).sum()))
     return float((read * laid).sum()) / norm if norm > 0 else 0.0
 
 
 def read_along(found: Detection, key: Key, nonce: bytes, position: int, start_s: float) -> Bits:
-    """Read the payload of a recording that begins at a place of a roll: (bits,)."""
+    """Return the payload of a recording that begins `start_s` into a roll: (bits,)."""
     bits = found.frame_logits.shape[1]
     start = math.floor(start_s + 1e-6)
-    heard = Heard(found)
-    sums = heard.seconds(round((start_s - start) / heard.cell_s))[1]
+    cells = Cells(found)
+    sums = cells.seconds(round((start_s - start) / cells.cell_s))[1]
     sums, start = sums[max(0, -start) :], max(0, start)  # what lies before the roll says nothing
     signs = 1.0 - 2.0 * masks(key, bits, nonce, position, start, len(sums))
     read: Bits = ((sums * signs).sum(axis=0) > 0).astype(np.uint8)

@@ -1,8 +1,8 @@
-"""Look for a key's pattern in a recording: which position, where cut, how fast, how surely.
+"""Search a recording for a key's pattern: at which position, start and speed, with which p-value.
 
-Knows levels, as `seal` hears them, and keys: no audio, no files, no networks. However the search
-goes about it, the p-value counts every place where the pattern was looked for; docs/spec.md proves
-that a wrong key passes no more often than it says, whatever the recording is.
+Knows levels and keys: no audio, no files, no networks. In whichever order the search goes, the
+p-value is corrected for every test that it could have made; docs/spec.md proves that a wrong key
+passes no more often than it says, whatever the recording is.
 """
 
 import math
@@ -15,7 +15,7 @@ from keybound.crypto.codes import Bits
 from keybound.crypto.keys import Key
 from keybound.seal import pattern
 from keybound.seal.pattern import STEP_S
-from keybound.seal.sounds import Hearing, Run
+from keybound.seal.sounds import Run, Sound, sounds_of
 from keybound.seal.tiles import NEAR, Fit, Spot, Tick, Tiles
 from keybound.types import Floats, Levels
 
@@ -33,10 +33,10 @@ CUT_Z = 1.45
 
 
 @dataclass(frozen=True)
-class Places:
-    """Where to look: positions of the stream, seconds cut off the start at most, speeds.
+class SealSearch:
+    """What a search covers: keystream positions, seconds cut off the start at most, speeds.
 
-    `speed` is the largest change looked for: 0.05 for 5 % slower to 5 % faster.
+    `speed` is the largest change of speed: 0.05 for 5 % slower to 5 % faster.
     """
 
     positions: Sequence[int] = range(keystream.USUAL)
@@ -46,18 +46,18 @@ class Places:
 
 @dataclass(frozen=True)
 class Sealed:
-    """How surely a key's pattern is in a recording, and where.
+    """The evidence that a key's pattern is in a recording, and where.
 
-    `p` bounds the probability that a wrong key would be found so clearly anywhere; `places` is what
-    it is corrected by: the number of positions, cuts, speeds and parties tried, weighted by how
-    likely they are. `start_s` is where the recording begins in the stream at `position`; `speed` is
-    how much faster it is than it was. `channel` is the one it was found in, from 0, where it was
-    found neither in a recording of one nor in all of them together.
+    `p` bounds the probability that a wrong key reaches this evidence in any test; `tests` is what
+    it is corrected by: the number of positions, starts, speeds and parties, weighted by how likely
+    they are. `start_s` is where the recording begins in the pattern of `position`; `speed` is how
+    much faster it is than when it was marked. `channel` is the one it was found in, from 0, where
+    it was found neither in a recording of one nor in all of them together.
 
-    `searched` is where it was looked for: `all` places; `some`, as many as a search may cost;
-    `start`, where recordings that were not cut begin, since it was found there or the recording is
-    too short for more; `record`, where a record says that the recording begins; `seal`, where the
-    seal says so; `short`, nowhere in so short a recording; `none`, nowhere.
+    `searched` is what was tested: `all`; `some`, as many starts as a search may cost; `start`, the
+    start of an uncut recording, since it was found there or the recording is too short for more;
+    `record`, the start that a record gives; `seal`, the start that the seal gives; `short`, nothing
+    in so short a recording; `none`, nothing.
     """
 
     p: float
@@ -65,28 +65,28 @@ class Sealed:
     position: int
     start_s: float
     speed: float
-    places: int
+    tests: int
     channel: int | None = None
     searched: str = "all"
 
     @property
     def holds(self) -> bool:
-        """Say whether this counts as sealed evidence."""
+        """Return whether this counts as sealed evidence."""
         return self.p < SEALED_P
 
     @property
     def words(self) -> str:
-        """Say how small p is, as a power of ten, and where it was found if not everywhere."""
+        """Return p as a power of ten, and the channel where it was found in one alone."""
         where = "" if self.channel is None else f" in channel {self.channel} alone"
         return f"p < 1e{math.ceil(math.log10(self.p)) if self.p > 1e-300 else -300}{where}"
 
 
-NOTHING = Sealed(p=1.0, z=0.0, position=0, start_s=0.0, speed=1.0, places=0, searched="none")
+NOTHING = Sealed(p=1.0, z=0.0, position=0, start_s=0.0, speed=1.0, tests=0, searched="none")
 
 
 @dataclass(frozen=True)
 class Ask:
-    """The patterns of one party, and how many such questions share the chance of a false answer."""
+    """The patterns of one party, and how many such searches share the chance of a false answer."""
 
     spots: Sequence[Spot]
     share: int = 1
@@ -99,12 +99,12 @@ class Found(NamedTuple):
     spot: int = 0
 
     def or_better(self, other: "Found") -> "Found":
-        """Return the better of two; the places of the second were looked at last."""
+        """Return the better of two; `searched` is that of the second, which came later."""
         best = min(self, other, key=lambda one: (one.sealed.p, -one.sealed.z))
         return best.with_searched(other.sealed.searched)
 
     def with_searched(self, searched: str) -> "Found":
-        """Return the same with other words on where it was looked for."""
+        """Return the same with another `searched`."""
         return self._replace(sealed=replace(self.sealed, searched=searched))
 
 
@@ -112,32 +112,32 @@ def find(
     levels: Floats | Levels | Mapping[int | None, Levels],
     key: Key,
     code: Bits | CodeAt,
-    places: Places | None = None,
+    where: SealSearch | None = None,
     tries: int = 1,
 ) -> Sealed:
-    """Find where the pattern of a key and code fits the levels (steps, BANDS) best.
+    """Return the best fit of the pattern of a key and code to the levels (steps, BANDS).
 
-    A detection may have several of them (`heard`), by channel: those of all channels together are
-    searched first, then each until it is found. Where each position has a code of its own, `code`
-    is a function that gives it. `tries` counts the parties.
+    Levels may be given by channel: those of all channels together are searched first, then each
+    until it is found. Where each position has a code of its own, `code` is a function of the
+    position. `tries` counts the parties.
     """
-    places = places or Places()
+    where = where or SealSearch()
     code_at = code if callable(code) else lambda _: code
-    spots = [Spot(key, code_at(position), position) for position in places.positions]
-    hearing, ask = Hearing(levels), Ask(spots, tries)
-    begun = at_start(hearing, [ask], places.speed)
-    return everywhere(hearing, [ask], begun, places.reach_s, places.speed)[0].sealed
+    spots = [Spot(key, code_at(position), position) for position in where.positions]
+    sounds, ask = sounds_of(levels), Ask(spots, tries)
+    begun = at_start(sounds, [ask], where.speed)
+    return everywhere(sounds, [ask], begun, where.reach_s, where.speed)[0].sealed
 
 
-def at_start(hearing: Hearing, asks: Sequence[Ask], speed: float = 0.0) -> list[Found]:
-    """Look where a recording begins that was not cut: at few places, so that it costs little.
+def at_start(sounds: Sequence[Sound], asks: Sequence[Ask], speed: float = 0.0) -> list[Found]:
+    """Search at the start of an uncut recording: few tests, so that it costs little.
 
-    `speed` is the largest change of it that will be looked for elsewhere, and takes its share of
-    the chance.
+    `speed` is the largest change of speed that will be searched later, and takes its share of the
+    chance.
     """
     best = [Found()] * len(asks)
-    shares = [_share(hearing, one, speed) for one in asks]
-    for sound in hearing.sounds:
+    shares = [_share(sounds, one, speed) for one in asks]
+    for sound in sounds:
         left = [i for i, one in enumerate(asks) if one.spots and not best[i].sealed.holds]
         run = Run(sound.channel, sound.tiles)
         if run.tiles.too_short:
@@ -149,21 +149,21 @@ def at_start(hearing: Hearing, asks: Sequence[Ask], speed: float = 0.0) -> list[
 
 
 def at_record(
-    hearing: Hearing,
+    sounds: Sequence[Sound],
     ask: Ask,
     named: Sequence[tuple[int, float]],
     speed: float = 0.0,
     records: int = 1,
 ) -> Found:
-    """Look where records say that a recording begins: a spot, and seconds from its start, each.
+    """Search at the starts that records give: a spot, and seconds from its start, each.
 
-    They are the surest of so many `records`. Whoever asks gives half of the chance to these and
-    half to all places (`ask.share`).
+    They are the best of so many `records`. The caller gives half of the chance to these and half to
+    all starts (`ask.share`).
     """
     best = Found()
-    count = _share(hearing, ask, speed) * max(records, len(named))
+    count = _share(sounds, ask, speed) * max(records, len(named))
     count *= (2 * NEAR + 1) * len(pattern.VIEWS)
-    for sound in hearing.sounds:
+    for sound in sounds:
         run = Run(sound.channel, sound.tiles)
         for index, start_s in named:
             if best.sealed.holds or run.tiles.too_short:
@@ -177,22 +177,22 @@ def at_record(
 
 
 def everywhere(
-    hearing: Hearing,
+    sounds: Sequence[Sound],
     asks: Sequence[Ask],
     before: Sequence[Found],
     reach_s: float,
     speed: float = 0.0,
     progress: Progress = lambda *_: None,
 ) -> list[Found]:
-    """Look at all places for what was not found before, with up to `reach_s` cut off the start.
+    """Search all starts, up to `reach_s` cut off, for what was not found before.
 
     Half of the chance that the p-value allows for is given to the speed that was not changed, half
     to all the others.
     """
     reach, best = math.ceil(reach_s / STEP_S), list(before)
-    shares = [_share(hearing, one, speed) for one in asks]
-    plain = [Run(sound.channel, sound.tiles) for sound in hearing.sounds]
-    others = [run for sound in hearing.sounds for run in sound.at_speeds(speed)]
+    shares = [_share(sounds, one, speed) for one in asks]
+    plain = [Run(sound.channel, sound.tiles) for sound in sounds]
+    others = [run for sound in sounds for run in sound.at_speeds(speed)]
     left = [i for i, one in enumerate(asks) if one.spots and not best[i].sealed.holds]
     of = sum(
         len(asks[i].spots) * len(_windows(run.tiles, asks[i], reach))
@@ -219,25 +219,25 @@ def everywhere(
     return best
 
 
-def tail(z: float, places: int) -> float:
-    """Bound how often fair signs reach z at one of so many places."""
-    return min(1.0, places * RADEMACHER * math.erfc(z / math.sqrt(2)) / 2)
+def p_bound(z: float, tests: int) -> float:
+    """Return a bound on the probability that fair signs reach z in one of so many tests."""
+    return min(1.0, tests * RADEMACHER * math.erfc(z / math.sqrt(2)) / 2)
 
 
-def _share(hearing: Hearing, ask: Ask, speed: float) -> int:
-    return ask.share * len(hearing.sounds) * (2 if speed > 0 else 1)
+def _share(sounds: Sequence[Sound], ask: Ask, speed: float) -> int:
+    return ask.share * len(sounds) * (2 if speed > 0 else 1)
 
 
 def _windows(tiles: Tiles, ask: Ask, reach: int) -> list[int]:
-    """Return the windows of each pattern that are looked at: as many as a search may cost."""
+    """Return the windows of each pattern that are tested: as many as a search may cost."""
     return tiles.windows(reach)[: max(2, MOST_WINDOWS // len(ask.spots))]
 
 
 def _hopeful(run: Run, ask: Ask, share: int, reach: int) -> bool:
-    """Return whether a recording so short that was cut can hold sealed evidence, but rarely."""
-    places = _count(run.tiles, ask, run.speeds * share, reach, NEAR + 1)
+    """Return whether a cut recording of this length can hold sealed evidence."""
+    tests = _count(run.tiles, ask, run.speeds * share, reach, NEAR + 1)
     best = CUT_Z * math.sqrt(run.tiles.columns)
-    return not run.tiles.too_short and tail(best, places) < SEALED_P
+    return not run.tiles.too_short and p_bound(best, tests) < SEALED_P
 
 
 def _search(
@@ -248,7 +248,7 @@ def _search(
     reach: int,
     tick: Tick,
 ) -> dict[int, Found]:
-    """Search at one speed for all places and cuts."""
+    """Return what is found at one speed, for all starts."""
     left = [i for i in left if _hopeful(run, asks[i], shares[i], reach)]
     windows = {i: _windows(run.tiles, asks[i], reach) for i in left}
     fits = {i: run.tiles.anywhere(asks[i].spots, reach, windows[i], tick) for i in left}
@@ -260,10 +260,10 @@ def _search(
 def _judged(
     run: Run, asks: Sequence[Ask], fits: Mapping[int, Fit], shares: Sequence[int], reach: int
 ) -> dict[int, Found]:
-    """Judge what was found for each party, in the whole recording and in all views of its tiles."""
-    places = [(asks[i].spots[fit.spot], fit.start) for i, fit in fits.items()]
+    """Return the evidence of each party's best fit, over the whole recording and all views."""
+    laid = [(asks[i].spots[fit.spot], fit.start) for i, fit in fits.items()]
     found = {}
-    for (i, fit), z in zip(fits.items(), run.tiles.whole(places), strict=True):
+    for (i, fit), z in zip(fits.items(), run.tiles.whole(laid), strict=True):
         count = _count(run.tiles, asks[i], run.speeds * shares[i], reach, fit.start)
         found[i] = Found(_sealed(run, asks[i].spots[fit.spot], z, fit.start, count), fit.spot)
     return found
@@ -272,13 +272,13 @@ def _judged(
 def _sealed(run: Run, spot: Spot, z: float, start: int, count: int) -> Sealed:
     """Return what a fit proves."""
     at_s = start * STEP_S
-    return Sealed(tail(z, count), z, spot.position, at_s, run.speed, count, run.channel)
+    return Sealed(p_bound(z, count), z, spot.position, at_s, run.speed, count, run.channel)
 
 
 def _count(tiles: Tiles, ask: Ask, share: int, reach: int, start: int) -> int:
-    """Count the places at which the patterns could have been found, by their weight.
+    """Return the number of tests in which the patterns could have been found, weighted.
 
-    Half of the chance is kept for recordings that nobody cut: there are few places for those.
+    Half of the chance is kept for recordings that were not cut: those need few tests.
     """
     cuts = 2 * NEAR + 1 if abs(start) <= NEAR else len(tiles.levels) + reach
     return 2 * share * cuts * len(ask.spots) * len(pattern.VIEWS)

@@ -1,6 +1,6 @@
 """Sounds: the channels of a recording, as they are and at other speeds, made ready for the search.
 
-Knows levels, as `seal` hears them: no keys, no audio, no networks.
+Knows levels: no keys, no audio, no networks.
 """
 
 import math
@@ -52,16 +52,14 @@ class Sound:
         return self._at_speeds.get(most, [])
 
 
-class Hearing:
-    """A recording made ready, once, for the patterns of any number of parties."""
-
-    def __init__(self, levels: Floats | Levels | Mapping[int | None, Levels]) -> None:
-        heard = levels if isinstance(levels, Mapping) else {None: levels}
-        self.sounds = [Sound(channel, one) for channel, one in heard.items()]
+def sounds_of(levels: Floats | Levels | Mapping[int | None, Levels]) -> list[Sound]:
+    """Return the channels of a recording, ready for the patterns of any number of parties."""
+    by_channel = levels if isinstance(levels, Mapping) else {None: levels}
+    return [Sound(channel, one) for channel, one in by_channel.items()]
 
 
 def respeed(levels: Floats, speed: float) -> Floats:
-    """Give the levels of a recording that was played `speed` times as fast as before that."""
+    """Return the levels before a recording was played `speed` times as fast."""
     steps = np.arange(math.floor(len(levels) * speed)) / speed
     slow: Floats = _between(levels, steps)
     middles = (pattern.EDGES[:-1] + pattern.EDGES[1:]) / 2
@@ -70,7 +68,7 @@ def respeed(levels: Floats, speed: float) -> Floats:
 
 
 def _between(rows: Floats, at: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Floats:
-    """Interpolate rows at fractional places."""
+    """Interpolate rows at fractional indices."""
     low = np.clip(np.floor(at).astype(int), 0, len(rows) - 1)
     high = np.minimum(low + 1, len(rows) - 1)
     part = (at - low).astype(np.float32)[:, None]

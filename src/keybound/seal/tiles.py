@@ -1,8 +1,8 @@
-"""Tiles: a recording made ready, once, to have the patterns of any number of keys laid on it.
+"""Tiles: a recording prepared, once, to be tested for the patterns of any number of keys.
 
-A pattern is laid at a few starts by multiplying matrices, and at every start by FFT. Knows levels,
-as `seal` hears them, and keys: no audio, no files, no networks. What a fit proves, and how many
-places are counted, is decided in `search`.
+A pattern is tested at a few starts by matrix products, and at every start by FFT. Knows levels and
+keys: no audio, no files, no networks. What a fit proves, and how many tests are counted, is decided
+in `search`.
 """
 
 import math
@@ -24,10 +24,10 @@ PART = 6000  # steps of a long recording that are searched; what is found is jud
 WINDOW = 6000  # steps of the pattern that are laid on that part at a time
 MARGIN = 6  # columns around where an uncut recording should lie
 NEAR = 20  # steps that a recording may begin early or late and still count as uncut
-# Bands in which every start is looked at, of those that the seal moves most and in which most is
-# heard: after all attacks that were measured z is as large in these alone as in all 64.
+# Bands in which every start is tested: those that the seal changes most and that have most power.
+# After all attacks that were measured z is as large in these alone as in all 64.
 SEARCHED_BANDS = 32
-CANDIDATES = 8  # of the search in these bands that are looked at in all bands
+CANDIDATES = 8  # of the search in these bands that are tested in all bands
 SIGNS_AT_ONCE = 1 << 20  # of patterns that are laid at a few starts: 4 MB
 PATTERNS_AT_ONCE = 8  # of those that go through the FFT: more do not fit into a cache
 
@@ -78,7 +78,7 @@ class Tiles:
         return _Laid(self.steps, self.part.start, 0)
 
     def near(self, spots: Sequence[Spot], start: int = 0) -> Fit:
-        """Find the pattern that fits best where the recording begins within NEAR of a step."""
+        """Return the best fit with the recording's start within NEAR of a step."""
         laid = _Laid(self.steps, self.part.start, start) if start else self._begun
         return laid.best(spots)
 
@@ -86,7 +86,7 @@ class Tiles:
         """Return the columns from which windows of a pattern are laid on the part.
 
         First comes where the part lies in the pattern if the recording was not cut, then the
-        places around it, up to `reach` steps cut off the start, the nearest first.
+        windows around it, up to `reach` steps cut off the start, the nearest first.
         """
         first = self.part.start
         uncut = max(0, first // COLUMN_STEPS - MARGIN)
@@ -102,7 +102,7 @@ class Tiles:
     def anywhere(
         self, spots: Sequence[Spot], reach: int, windows: Sequence[int], tick: Tick
     ) -> Fit:
-        """Find the pattern that fits best where the recording begins anywhere in these windows."""
+        """Return the best fit with the recording's start anywhere in these windows."""
         size = self._window(reach)
         if size not in self._matchers:
             self._matchers[size] = _Matcher(self.steps, size)
@@ -125,23 +125,23 @@ class Tiles:
         total, power = _lay(spot, self.steps, start + self.part.start)
         return total / math.sqrt(power) if power > 0 else 0.0
 
-    def whole(self, places: Sequence[tuple[Spot, int]]) -> list[float]:
+    def whole(self, laid: Sequence[tuple[Spot, int]]) -> list[float]:
         """Return z of the whole recording for each pattern and start, in the better view."""
-        views = [self._fit_whole(view, places) for view in range(len(pattern.VIEWS))]
+        views = [self._fit_whole(view, laid) for view in range(len(pattern.VIEWS))]
         return [max(each) for each in zip(*views, strict=True)]
 
-    def _fit_whole(self, view: int, places: Sequence[tuple[Spot, int]]) -> list[float]:
-        sums = np.zeros((len(places), 2))
+    def _fit_whole(self, view: int, laid: Sequence[tuple[Spot, int]]) -> list[float]:
+        sums = np.zeros((len(laid), 2))
         at = 0  # step of the recording with which a part begins
-        for tiles in pattern.contrasts(self.levels, view) if places else ():
-            for own, (spot, start) in zip(sums, places, strict=True):
+        for tiles in pattern.contrasts(self.levels, view) if laid else ():
+            for own, (spot, start) in zip(sums, laid, strict=True):
                 own += _lay(spot, tiles, start + at)
             at += len(tiles)
         return [total / math.sqrt(power) if power > 0 else 0.0 for total, power in sums.tolist()]
 
 
 def _lay(spot: Spot, tiles: Floats, start: int) -> tuple[float, float]:
-    """Lay a pattern on tiles that begin at a step of it: the sum of the products, the power."""
+    """Return the sum of products of a pattern and tiles that begin at a step of it; the power."""
     first = max(0, -(-start // COLUMN_STEPS))
     laid = tiles[first * COLUMN_STEPS - start :: COLUMN_STEPS].astype(np.float64)
     total = float((laid * spot.signs(first, len(laid))).sum()) if len(laid) else 0.0
@@ -177,7 +177,7 @@ class _Laid:
 
 
 class _Matcher:
-    """The tiles of a part, made ready to be laid on patterns at every place by FFT."""
+    """The tiles of a part, prepared to test patterns at every start by FFT."""
 
     def __init__(self, tiles: Floats, reach: int) -> None:
         power = np.square(tiles).sum(axis=0, dtype=np.float64)
@@ -194,12 +194,12 @@ class _Matcher:
         behind = np.cumsum(own[:, ::-1], axis=1)[:, LEAST_COLUMNS - 1 :]
         whole = np.repeat(behind[:, -1:], self.columns - count, axis=1)
         self.norm = _norm(np.concatenate([behind, whole], axis=1))
-        self.lead = behind.shape[1] - 1  # places before the pattern's first column
+        self.lead = behind.shape[1] - 1  # starts before the pattern's first column
 
     def fits(self, spots: Sequence[Spot], column: int) -> Iterator[Fit]:
-        """Give for each pattern, from a column on, the step with which the part begins best."""
-        drawn = [one.signs(column, self.columns)[:, self.bands].T for one in spots]
-        spectra = np.fft.rfft(np.stack(drawn).astype(np.float32), self.size)  # (spots, bands, bins)
+        """Yield for each pattern, from a column on, the step with which the part fits best."""
+        signs = [one.signs(column, self.columns)[:, self.bands].T for one in spots]
+        spectra = np.fft.rfft(np.stack(signs).astype(np.float32), self.size)  # (spots, bands, bins)
         by_bin = np.ascontiguousarray(spectra.transpose(2, 0, 1)).astype(np.complex64, copy=False)
         mixed = (by_bin @ self.spectra).transpose(1, 2, 0)  # (spots, phases, bins)
         sums = np.roll(np.fft.irfft(mixed, self.size), self.lead, axis=-1)
@@ -239,5 +239,5 @@ def busiest_part(power: npt.NDArray[np.floating], most: int) -> slice:
 
 
 def _fast(least: int) -> int:
-    """Give a length of at least so much that an FFT is fast for."""
+    """Return a length of at least so much for which an FFT is fast."""
     return min(m << max(0, math.ceil(math.log2(least / m))) for m in (3, 4, 5))

@@ -14,6 +14,7 @@ from keybound.training.resynthesis import (
     jitter,
     mel_resynthesis,
     neural,
+    neural_denoise,
     neural_noise,
     noise_denoise,
     remover,
@@ -42,7 +43,7 @@ ATTACKS: dict[str, Attack] = {
     for f in (
         identity, noise, hard_noise, background, band_filter, resample, equalise, speed, quantise,
         smoothing, echo, reverb, griffin_lim, mel_resynthesis, envelope, jitter, denoise,
-        noise_denoise, compress, drop, neural, neural_noise, remover,
+        noise_denoise, compress, drop, neural, neural_noise, neural_denoise, remover,
     )
 }  # fmt: skip
 

@@ -20,6 +20,7 @@ from keybound.training.recipe import Recipe, from_tree, to_tree
 
 WIDENED = re.compile(r"\.(expand\.weight|expand\.bias|contract\.weight)$")
 NEW = re.compile(r"(analysis|synthesis|blocks)\.\d+\.|lean\.|oppose\.")  # may lack in weights
+LEAN = re.compile(r"(lean|oppose)\.")  # may be left behind
 
 
 @dataclass
@@ -77,7 +78,7 @@ def grown(init: dict[str, Tensor], net: nn.Module) -> dict[str, Tensor]:
         elif old is not None or not NEW.match(name):
             raise RecipeError(f"the weights do not fit the recipe: {name}", hint=hint)
         whole[name] = value
-    if strange := sorted(set(init) - set(whole)):
+    if strange := sorted(name for name in set(init) - set(whole) if not LEAN.match(name)):
         raise RecipeError(f"the weights do not fit the recipe: {strange[0]}", hint=hint)
     return whole
 

@@ -113,7 +113,7 @@ class Hosts:
         """Give sounds that are not speech, of which nobody should think that they are marked.
 
         Half are recorded noise, the others silence, noise of any colour, tones with harmonics
-        that glide, and clicks.
+        that glide, hum, and clicks. A third have a constant offset.
         """
         length, device = self.spec.segment_frames * HOP, self.stream.samples.device
 
@@ -126,8 +126,12 @@ class Hosts:
         hz = torch.linspace(0, RATE / 2, length // 2 + 1, device=device)
         coloured = torch.fft.irfft(torch.fft.rfft(white) * (hz + 30) ** -uniform(0, 1.5), n=length)
         time = torch.arange(length, device=device) / RATE
-        pitch = 10 ** uniform(1.7, 3.5)
-        phase = 2 * torch.pi * (pitch * time + uniform(-1, 1) * pitch * time**2 / 2)
+        hum = uniform(0, 1) < 0.3
+        pitch = torch.where(
+            hum, torch.where(uniform(0, 1) < 0.5, 50.0, 60.0), 10 ** uniform(1.7, 3.5)
+        )
+        glide = torch.where(hum, 0.0, uniform(-1, 1))
+        phase = 2 * torch.pi * (pitch * time + glide * pitch * time**2 / 2)
         tone = sum((torch.sin(k * phase) / k**2 for k in range(2, 6)), torch.sin(phase))
         clicks = white * (white.abs() > 3.3)
         kind = uniform(0, 1)
@@ -136,7 +140,9 @@ class Hosts:
         sound = torch.where(kind < 0.85, sound, clicks)
         sound = sound / (sound.square().mean(-1, keepdim=True).sqrt() + 1e-6)
         sound = sound * 10 ** (uniform(-60, -10) / 20)
-        return torch.where(kind < 0.95, sound, 0.0)  # digital silence
+        sound = torch.where(kind < 0.95, sound, 0.0)  # digital silence
+        offset = uniform(-1, 1).sign() * 10 ** uniform(-4, -0.7)
+        return sound + torch.where(uniform(0, 1) < 0.33, offset, 0.0)
 
 
 @cache

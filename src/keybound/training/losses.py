@@ -3,16 +3,19 @@
 Pooling here is the twin of what `watermark` does with the arrays of the exported networks.
 """
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from keybound.training.hearing import BEST, Heard
 from keybound.training.recipe import LossSpec
-from keybound.training.spectra import RATE
+from keybound.training.spectra import HOP, RATE
 
 FULL_SHARE = 0.5  # of a clip marked and sounding: from here on its payload counts in full
 SLACK = 1.6  # a clip may cost this much more than the budget that holds for the mean
+SECOND = RATE // HOP  # frames
 
 
 def pool(presence: Tensor, logits: Tensor) -> Tensor:
@@ -47,6 +50,37 @@ def budget(spec: LossSpec, snr_db: Tensor, target_db: float) -> Tensor:
     return spec.budget * F.relu(target_db - snr_db.mean()) + spec.clip_budget * each
 
 
+class Excerpts(NamedTuple):
+    """What is read: each clip whole, then, of longer clips, the first second of each, the next."""
+
+    parts: list[slice]  # of the frames of a clip
+    counts: Tensor  # (parts * clips, 1): how much each counts, one for a clip in all
+    share: Tensor  # (parts * clips, 1): how far it is marked and sounding
+
+    def of(self, v: Tensor) -> Tensor:
+        """Return the values of frames (clips, ..., frames) of each excerpt, as the mean of them."""
+        return torch.cat([v[..., part].mean(-1) for part in self.parts])
+
+    def pooled(self, presence: Tensor, logits: Tensor) -> Tensor:
+        """Return the payload logits of each excerpt: (parts * clips, bits)."""
+        return torch.cat([pool(presence[:, p], logits[..., p]) for p in self.parts])
+
+
+def excerpts(target: Tensor, weight: Tensor, strength: Tensor) -> Excerpts:
+    """Cut clips (clips, frames): at full strength they are read by the second, weaker ones whole.
+
+    A mark of half the strength needs about four times as long: nobody asks more of it.
+    """
+    frames = target.shape[-1]
+    seconds = frames // SECOND if frames % SECOND == 0 and frames > SECOND else 0
+    parts = [slice(None), *(slice(k * SECOND, (k + 1) * SECOND) for k in range(seconds))]
+    full = (strength == 1).float()[:, None] * (seconds > 0)
+    counts = torch.cat([1 - full, *([full / seconds] * seconds if seconds else [])])
+    # An excerpt that is marked, or sounds, for a moment only cannot spell its code.
+    marked = torch.cat([(target * weight)[:, p].mean(-1) for p in parts])[:, None]
+    return Excerpts(parts, counts, (marked / FULL_SHARE).clamp(max=1))
+
+
 def objective(
     spec: LossSpec,
     presence: Tensor,
@@ -54,33 +88,38 @@ def objective(
     target: Tensor,
     weight: Tensor,
     code: Tensor,
+    strength: Tensor,
     n: int,
 ) -> dict[str, Tensor]:
-    """Give the payload, presence and forgery terms of groups of `n` clips.
+    """Return the payload, presence and forgery terms of groups of `n` clips.
 
     The rows of presence and logits are marked clips, as many unmarked twins, a group of clean
-    hosts, then as many again of either kind of transplant.
+    hosts, then as many again of either kind of transplant. `strength` (clips,) is that of each
+    mark; a weak one counts less among those that presence should see.
     """
     clips = len(code)
     real = 2 * clips + (len(presence) - 2 * clips) // 3
-    pooled = pool(presence[:clips], logits[:clips])
-    # A clip that is marked, or sounds, for a moment only cannot spell its code.
-    share = ((target * weight).mean(-1, keepdim=True) / FULL_SHARE).clamp(max=1)
+    read = excerpts(target, weight, strength)
+    pooled = read.pooled(presence[:clips], logits[:clips])
+    code = code.repeat(len(read.parts), 1)
+    counts = read.counts * read.share
     bits = F.binary_cross_entropy_with_logits(pooled, code, reduction="none")
-    message = (bits * share).sum() / (share.sum() * code.shape[1] + 1e-6)
-    more = {"host": spec.host * hosts_part(pooled, code, share, n)} if spec.host else {}
+    message = (bits * counts).sum() / (counts.sum() * code.shape[1] + 1e-6)
+    both = read.counts.sqrt() * read.share  # of two clips of a pair
+    more = {"host": spec.host * hosts_part(pooled, code, both, n)} if spec.host else {}
     zeros = torch.zeros_like(presence[clips:real])
-    frame = frame_presence(
-        presence[:real], torch.cat([target, zeros]), torch.cat([weight, zeros + 1])
-    )
-    # Whole clips are judged by their score, so that frames with nothing in them cost little.
-    s = score(presence).clamp(1e-4, 1 - 1e-4)
-    whole = ((target.mean(-1) == 1) & (weight.mean(-1) > 0.6)).float()
-    missed = -(whole * s[:clips].log()).sum() / whole.sum().clamp(min=1)
-    alarm = -(1 - s[clips:real]).log().mean()
+    seen = torch.cat([weight * strength[:, None], zeros + 1])
+    frame = frame_presence(presence[:real], torch.cat([target, zeros]), seen)
+    # Excerpts are judged by their score, so that frames with nothing in them cost little.
+    chance = presence.sigmoid()
+    found = read.of(chance[:clips]).clamp(1e-4, 1 - 1e-4)
+    whole = ((read.of(target) == 1) & (read.of(weight) > 0.6)).float()
+    whole = whole * read.counts[:, 0] * strength.repeat(len(read.parts))
+    missed = -(whole * found.log()).sum() / whole.sum().clamp(min=1)
+    alarm = -(1 - read.of(chance[clips:real]).clamp(max=1 - 1e-4)).log().mean()
     forged = presence[real:]
     by_frame = F.binary_cross_entropy_with_logits(forged, torch.zeros_like(forged))
-    by_clip = -(1 - s[real:]).log().mean()
+    by_clip = -(1 - score(forged).clamp(max=1 - 1e-4)).log().mean()
     forgery = spec.forgery_frames * by_frame + spec.forgery_clips * by_clip
     return {
         "message": spec.message * message,
@@ -100,6 +139,7 @@ def perceptual(spec: LossSpec, cost: Heard) -> dict[str, Tensor]:
         "stoi": spec.stoi * over(1 - cost.stoi, 1 - spec.stoi_goal),
         "visqol": spec.visqol * over(1 - cost.visqol, 1 - spec.visqol_goal),
         "pesq": spec.pesq * over(BEST - cost.pesq, BEST - spec.pesq_goal),
+        "zimtohrli": spec.zimtohrli * over(5 - cost.zimtohrli, 5 - spec.zimtohrli_goal),
     }
 
 

@@ -21,7 +21,8 @@ Ramp = tuple[float, float, float, float]
 KINDS = (  # of attack that `channel` knows
     "identity", "noise", "hard_noise", "background", "band_filter", "resample", "equalise", "speed",
     "quantise", "smoothing", "echo", "reverb", "griffin_lim", "mel_resynthesis", "envelope",
-    "jitter", "denoise", "noise_denoise", "compress", "drop", "neural", "neural_noise", "remover",
+    "jitter", "denoise", "noise_denoise", "compress", "drop", "neural", "neural_noise",
+    "neural_denoise", "remover",
 )  # fmt: skip
 
 MOST_BASES = 4  # of a recipe's base, one after the other
@@ -63,6 +64,8 @@ class DataSpec:
     splice: float = 0.25  # share of segments where only a part is marked
     sealed: float = 0.0  # share of marked segments that bear a seal too
     non_speech: float = 0.5  # share of the clean unmarked clips that are not speech
+    full: float = 1.0  # share of clips marked at full strength and read second by second
+    strengths: tuple[float, float] = (1.0, 1.0)  # of the other clips, which are read whole
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,8 @@ class LossSpec:
     visqol_goal: float = 0.95
     pesq: float = 0.0  # likewise for PESQ, as predicted
     pesq_goal: float = 4.4
+    zimtohrli: float = 0.0  # likewise for Zimtohrli, as predicted
+    zimtohrli_goal: float = 4.7
     lean: float = 0.0  # on what the embedder did not foresee of hosts
     host: float = 0.0  # on what hosts add to the logits whatever the code; marks each host twice
     budget: float = 1.0  # of the SNR hinge on the mean of a batch
@@ -247,6 +252,7 @@ def from_tree(tree: dict[str, Any]) -> Recipe:
         "strengths must be wide or paper": recipe.channel.strengths in ("wide", "paper"),
         "shift_ms must not be negative": recipe.channel.shift_ms >= 0,
         "speeds must be positive": min(recipe.data.speeds, default=0) > 0,
+        "strengths must be positive": min(recipe.data.strengths) > 0,
     }
     for words, met in demands.items():
         if not met:

@@ -140,6 +140,10 @@ def neural_noise(y: Tensor, tools: Tools) -> Tensor:
     return noise(neural(y, tools), tools)
 
 
+def neural_denoise(y: Tensor, tools: Tools) -> Tensor:
+    return denoise(neural(y, tools), tools)
+
+
 def remover(y: Tensor, tools: Tools) -> Tensor:
     """Send through the in-loop remover as it stands."""
     return y if tools.remover is None else tools.remover(y)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -104,23 +104,37 @@ def seeded(loop: Loop, step: int, purpose: int) -> None:
     loop.tools.begin((loop.recipe.seed * 1_000_003 + step) * 16 + purpose)
 
 
-def draw(loop: Loop, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Draw hosts, random codes, and which frames of the hosts can take a mark."""
-    x, voiced = loop.hosts.draw(count, loop.tools.generator)
-    code = (loop.tools.uniform((count, loop.recipe.model.bits)) < 0.5).float()
+class Drawn(NamedTuple):
+    """What is marked, and how."""
+
+    host: Tensor  # (clips, samples)
+    code: Tensor  # (clips, bits)
+    voiced: Tensor  # (clips, frames): 1 where the host can take a mark
+    strength: Tensor  # (clips,) of the mark
+
+
+def draw(loop: Loop, count: int) -> Drawn:
+    """Draw hosts, random codes, and strengths."""
+    tools, data = loop.tools, loop.recipe.data
+    x, voiced = loop.hosts.draw(count, tools.generator)
+    code = (tools.uniform((count, loop.recipe.model.bits)) < 0.5).float()
+    strength = torch.ones(count, device=x.device)
+    if data.full < 1:
+        weak = tools.uniform((count,), *data.strengths)
+        strength = torch.where(tools.uniform((count,)) < data.full, strength, weak)
     if loop.recipe.loss.host:  # the second half of each group: the same hosts, the opposite codes
         n = loop.recipe.batch
-        x, voiced = (losses.twice(v, v, n) for v in (x, voiced))
+        x, voiced, strength = (losses.twice(v, v, n) for v in (x, voiced, strength))
         code = losses.twice(code, 1 - code, n)
-    return x, code, voiced.float()
+    return Drawn(x, code, voiced.float(), strength)
 
 
 def request_codec(loop: Loop, step: int) -> codecs.Request:
     """Mark the hosts of a later step and send them, and their unmarked twins, to the codecs."""
     seeded(loop, step, 1)
-    x, code, _ = draw(loop, loop.recipe.batch)
+    x, code, _, strength = draw(loop, loop.recipe.batch)
     with torch.no_grad():
-        marked = x + Half(loop.state.embedder)(x, code)
+        marked = x + strength[:, None] * Half(loop.state.embedder)(x, code)
     return codecs.Request(loop.pool, torch.cat([marked, x]), loop.recipe.seed, step)
 
 
@@ -134,14 +148,15 @@ def train_step(
         seeded(loop, step, 1)
         coded = draw(loop, n)
     seeded(loop, step, 0)
-    x, code, voiced = draw(loop, n * len(groups))
+    drawn = draw(loop, n * len(groups))
     if residual is not None:
-        pairs = zip(coded, (x, code, voiced), strict=True)
-        x, code, voiced = (torch.cat([first, rest[n:]]) for first, rest in pairs)
+        pairs = zip(coded, drawn, strict=True)
+        drawn = Drawn(*(torch.cat([first, rest[n:]]) for first, rest in pairs))
+    x, code, voiced, strength = drawn
 
     made = loop.embed(x, code)
     carrier, lean = made if recipe.model.lean else (made, None)
-    marked = x + carrier  # (clips, samples)
+    marked = x + strength[:, None] * carrier  # (clips, samples)
     borne = marked
     if recipe.data.sealed:
         borne = sealed(marked, recipe.data.sealed, tools.generator)
@@ -169,12 +184,13 @@ def train_step(
     presence, logits = loop.detect(torch.cat([*heard, spare]))
 
     spec = recipe.loss
-    terms = losses.objective(spec, presence, logits, target, weight, code, n)
+    terms = losses.objective(spec, presence, logits, target, weight, code, strength, n)
     if lean is not None:
         terms["lean"] = spec.lean * losses.unforeseen(lean, logits[len(x) : 2 * len(x)])
     terms["forgery"] = terms["forgery"] * at(spec.forgery_ramp, position)
-    # Half the clips say what the mark costs the ear: it varies less than what attacks do.
-    cost = Heard(*loop.hearing(x[::2], marked[::2]))
+    # Half the clips say what the mark costs the ear at full strength: it varies less than what
+    # attacks do.
+    cost = Heard(*loop.hearing(x[::2], x[::2] + carrier[::2]))
     perceptual = torch.stack(list(losses.perceptual(spec, cost).values())).sum()
     terms["hearing"] = spec.perceptual * at(spec.perceptual_ramp, position) * perceptual
     terms["budget"] = losses.budget(spec, cost.snr_db, at(spec.snr_db, position))
@@ -186,11 +202,7 @@ def train_step(
         terms["remover"] = update_remover(loop, marked[:n].detach(), x[:n])
 
     with torch.no_grad():
-        pooled = losses.pool(presence[: len(x)], logits[: len(x)])
-        whole = (target * weight).mean(-1, keepdim=True) > 0.6  # less need not spell its code
-        hits = ((pooled > 0) == (code > 0.5)) & whole
-        for name, hit, of in zip(groups, hits.split(n), whole.split(n), strict=True):
-            loop.accuracy[name].append(torch.stack([hit.sum(), of.sum() * code.shape[1]]))
+        count_bits(loop, groups, losses.excerpts(target, weight, strength), presence, logits, code)
     extra = {
         "snr_db": cost.snr_db.mean(),
         "snr_spread_db": cost.snr_db.std(correction=0),
@@ -198,9 +210,32 @@ def train_step(
         "stoi": cost.stoi.mean(),
         "visqol": cost.visqol.mean(),
         "pesq": cost.pesq.mean(),
+        "zimtohrli": cost.zimtohrli.mean(),
         "norm": norm,
     }
     return {k: v.detach() for k, v in (terms | extra).items()}
+
+
+def count_bits(
+    loop: Loop,
+    groups: list[str],
+    read: losses.Excerpts,
+    presence: Tensor,
+    logits: Tensor,
+    code: Tensor,
+) -> None:
+    """Count the right bits of each group, apart where marks are weak, for the log."""
+    pooled = read.pooled(presence[: len(code)], logits[: len(code)])
+    right = (pooled > 0) == (code.repeat(len(read.parts), 1) > 0.5)
+    judged = (read.share == 1) & (read.counts > 0)  # less need not spell its code
+    shape = (len(read.parts), len(groups), -1)
+    hits, of = ((right & judged).unflatten(0, shape), judged.unflatten(0, shape))
+    for name, hit, total in zip(groups, hits.unbind(1), of.unbind(1), strict=True):
+        if len(read.parts) > 1:
+            weak = torch.stack([hit[0].sum(), total[0].sum() * code.shape[1]])
+            loop.accuracy[f"{name}, weak"].append(weak)
+            hit, total = hit[1:], total[1:]
+        loop.accuracy[name].append(torch.stack([hit.sum(), total.sum() * code.shape[1]]))
 
 
 def update(loop: Loop, loss: Tensor, position: float) -> Tensor:

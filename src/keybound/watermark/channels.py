@@ -1,9 +1,9 @@
-"""Channels: which sounds of a recording are listened to, each once, as they come in blocks.
+"""Channels: the mix and each channel of a recording, analysed block by block, each sound once.
 
-A channel may be silent, late, turned upside down or somebody else's voice, and then the mix of all
-channels says nothing. So each is heard by itself too. Channels that have been equal so far are one
-sound; when they first differ, the state of that one is copied, so that the answer is what it would
-have been from the start. Knows arrays: no files, keys or weights.
+A channel may be silent, late, inverted or another voice, and then the mix of all channels carries
+no mark. So each is analysed by itself too. Channels that have been equal so far are one sound; when
+they first differ, its state is copied, so that the result is as if they had been apart from the
+start. Knows arrays: no files, keys or weights.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from keybound.audio.streaming import Feeder, Rows
 from keybound.seal import pattern
 from keybound.types import Floats, Levels
 
-MOST_CHANNELS = 8  # that are heard by themselves; the mix is that of all of them
+MOST_CHANNELS = 8  # that are analysed by themselves; the mix is that of all of them
 # The levels of single channels are kept while all of them together are no longer than this: for
 # the two of a stereo recording, half an hour.
 MOST_LEVELS_S = 3600.0
@@ -25,10 +25,12 @@ LIMIT = 6e4  # of what is kept in 16 bits
 
 
 class _Sound:
-    """One sound, what the network and the listener of seals make of it, and which views it is."""
+    """One sound, its network and level feeder, their outputs, and the views that it is."""
 
-    def __init__(self, down: Resampler, network: Feeder | None, listener: Feeder | None) -> None:
-        self.down, self.network, self.listener = down, network, listener
+    def __init__(
+        self, down: Resampler, network: Feeder | None, level_feeder: Feeder | None
+    ) -> None:
+        self.down, self.network, self.level_feeder = down, network, level_feeder
         self.views: list[int] = []
         self.frames: Rows | None = None
         self.levels: Rows | None = None  # of its own, where there are other sounds
@@ -41,23 +43,23 @@ class _Sound:
         made = _Sound(
             self.down.copy(),
             self.network.copy() if self.network is not None else None,
-            self.listener.copy() if self.listener is not None else None,
+            self.level_feeder.copy() if self.level_feeder is not None else None,
         )
         made.frames = None if self.frames is None else self.frames.copy(np.float16)
         made.levels = None if self.levels is None else self.levels.copy(np.float16)
         return made
 
     def narrow(self, samples: Floats, *, end: bool) -> Floats:
-        """Take (samples, 1); return what they complete at the networks' rate: (samples,)."""
+        """Push (samples, 1) and return what they complete at the networks' rate: (samples,)."""
         made = self.down.push(samples)
         return np.concatenate([made, self.down.flush()])[:, 0] if end else made[:, 0]
 
 
-class Hearing:
-    """Hear all channels of a recording as it comes: frames of a network, levels, or both.
+class ChannelFeeder:
+    """Feeds all channels of a recording to a network, to the levels, or both, block by block.
 
-    `network` gives rows of `width` numbers for the frames of a sound at `rate`, and remembers
-    nothing that its `copy` would share.
+    `network` returns rows of `width` numbers for the frames of a sound at `rate`, and holds no
+    state that its `copy` would share.
     """
 
     def __init__(
@@ -72,7 +74,7 @@ class Hearing:
     ) -> None:
         self._channels = channels
         first = _Sound(
-            Resampler(sample_rate, rate, 1), network, pattern.listener() if levels else None
+            Resampler(sample_rate, rate, 1), network, pattern.level_feeder() if levels else None
         )
         first.views = list(range(1 + min(channels, MOST_CHANNELS))) if channels > 1 else [1]
         first.frames = Rows(width, np.float32) if network else None
@@ -81,11 +83,11 @@ class Hearing:
 
     @property
     def delay_s(self) -> float:
-        """Return how far the networks' rate lags behind the samples, at most."""
+        """Return the largest delay of the samples at the networks' rate."""
         return self._sounds[0].down.delay_s
 
-    def hear(self, samples: Floats, *, end: bool = False) -> list[Floats]:
-        """Take (samples, channels), at the `end` the last; return the new frames of each sound."""
+    def push(self, samples: Floats, *, end: bool = False) -> list[Floats]:
+        """Push (samples, channels), the last with `end`; return the new frames of each sound."""
         columns = self._columns(samples)
         made, levels = [], []
         for sound in self._sounds:
@@ -94,8 +96,8 @@ class Hearing:
                 parts = sound.network.flush(narrow) if end else sound.network.push(narrow)
                 made.append(_joined(parts, sound.frames.width))
                 sound.frames.add(np.clip(made[-1], -LIMIT, LIMIT))
-            if sound.listener is not None:
-                parts = sound.listener.flush(narrow) if end else sound.listener.push(narrow)
+            if sound.level_feeder is not None:
+                parts = sound.level_feeder.flush(narrow) if end else sound.level_feeder.push(narrow)
                 levels.append(_joined(parts, pattern.BANDS))
         if levels:
             self._keep(levels)
@@ -127,7 +129,7 @@ class Hearing:
         return kept
 
     def _columns(self, samples: Floats) -> dict[int, Floats]:
-        """Return what each view hears of some samples, (samples, 1); part those that differ."""
+        """Return the samples of each view, (samples, 1); make sounds of views that differ."""
         if self._channels == 1:
             return {1: samples}
         first, *others = samples.T
@@ -144,7 +146,7 @@ class Hearing:
         return columns
 
     def _part(self, sound: _Sound, columns: Mapping[int, Floats]) -> None:
-        """Make sounds of their own of the views that differ from now on."""
+        """Split a sound whose views differ from now on."""
         groups: list[list[int]] = []
         for view in sound.views:
             near = [g for g in groups if np.array_equal(columns[g[0]], columns[view])]
@@ -163,13 +165,13 @@ class Hearing:
         for one, views in zip(made, groups, strict=True):
             one.views = views
             if not one.channels:
-                one.listener = one.levels = None
+                one.level_feeder = one.levels = None
         # In the order of their channels, whenever they parted.
         self._sounds = sorted([*self._sounds, *made[1:]], key=lambda one: one.views[0])
 
     def _keep(self, levels: list[Floats]) -> None:
         """Keep levels (steps, bands) of the sounds that are channels, and of all together."""
-        sounds = [sound for sound in self._sounds if sound.listener is not None]
+        sounds = [sound for sound in self._sounds if sound.level_feeder is not None]
         self._combined.add(combined(levels, [len(sound.channels) for sound in sounds]))
         room = self._has_room(len(sounds))
         for sound, own in zip(sounds, levels, strict=True):
@@ -179,7 +181,7 @@ class Hearing:
                 sound.levels.add(own)
 
     def _has_room(self, sounds: int) -> bool:
-        """Tell whether the levels of so many sounds may be kept, each by itself."""
+        """Return whether the levels of so many sounds may be kept, each by itself."""
         return sounds * len(self._combined) * pattern.STEP_S <= MOST_LEVELS_S
 
 
@@ -207,10 +209,10 @@ def _silent(rows: Rows) -> bool:
     return not len(levels) or bool(levels.max() <= 10 * np.log10(2 * pattern.POWER_FLOOR))
 
 
-def listen(samples: npt.ArrayLike) -> Levels:
+def levels_of(samples: npt.ArrayLike) -> Levels:
     """Return the levels of 16 kHz samples, (samples,) or (samples, channels): (steps, bands)."""
-    heard = np.asarray(samples, np.float32)
-    shaped = heard.reshape(len(heard), -1) if len(heard) else np.zeros((0, 1), np.float32)
-    hearing = Hearing(pattern.RATE, shaped.shape[1], levels=True)
-    hearing.hear(shaped, end=True)
-    return hearing.levels(last=True)[None]
+    given = np.asarray(samples, np.float32)
+    shaped = given.reshape(len(given), -1) if len(given) else np.zeros((0, 1), np.float32)
+    feeder = ChannelFeeder(pattern.RATE, shaped.shape[1], levels=True)
+    feeder.push(shaped, end=True)
+    return feeder.levels(last=True)[None]

@@ -1,4 +1,4 @@
-"""Claims: what is asked of a recording for one party, and where its seal may be.
+"""Claims: the party, key and payload to verify, and where its seal may be.
 
 Knows keys, codes and records: no audio, no networks.
 """
@@ -14,10 +14,10 @@ from keybound.errors import KeyBoundError, KeyFileError
 from keybound.provenance.records import Entry
 from keybound.provenance.registry import Party
 from keybound.seal.rolling import Roll
-from keybound.seal.search import Ask, Places
+from keybound.seal.search import Ask, SealSearch
 from keybound.seal.tiles import Spot
 
-KNOWN_REACH_S = 3600.0  # where the position is known, a cut is looked for further on
+KNOWN_REACH_S = 3600.0  # where the position is known, cuts are searched further
 LAYERS = 2  # of sealed evidence that share the chance of a false answer: pattern, rolling code
 Masks = Mapping[str, Sequence[tuple[int, bytes]]]  # by party: positions, and nonces of their masks
 NOBODY = "no party is registered (keybound party add)"
@@ -25,17 +25,17 @@ Made = TypeVar("Made")
 
 
 class Claim(NamedTuple):
-    """Whose mark it may be: a registered party's, or that of a key and payload named apart."""
+    """A registered party, or a key and payload without a registry."""
 
     name: str
     key: Key
     payload: int
     rho: int | None  # None: the model's
-    drawn: int = 0  # positions of seals that are in use
+    next_position: int = 0  # of the key's stream: those below it may be in use
 
 
 class Untried(NamedTuple):
-    """A registered party that a recording could not be put to, and why, in a line."""
+    """A registered party that could not be tried, and why, in a line."""
 
     name: str
     error: str
@@ -43,10 +43,10 @@ class Untried(NamedTuple):
 
 @dataclass(frozen=True)
 class Options:
-    """What whoever asks knows of a recording beside whose it may be.
+    """What is known of a recording beside the claim.
 
-    `nonce` names the mask, `position` the seal's; with `own_mask` each recording has the mask of
-    its position. `speed` is the largest change of it to look for: 0.05 for 5 %.
+    `nonce` selects the mask, `position` is that of the seal; with `own_mask` each recording has the
+    mask of its position. `speed` is the largest change of speed to search for: 0.05 for 5 %.
     """
 
     nonce: bytes = b""
@@ -56,8 +56,8 @@ class Options:
 
     @property
     def reach_s(self) -> float:
-        """Return the seconds that may have been cut off the start."""
-        return Places().reach_s if self.position is None else KNOWN_REACH_S
+        """Return the seconds cut off the start up to which is searched."""
+        return SealSearch().reach_s if self.position is None else KNOWN_REACH_S
 
     def nonce_at(self, position: int) -> bytes:
         """Return the nonce of a recording at a position of which no record is known."""
@@ -69,7 +69,7 @@ USUAL = Options()
 
 @dataclass(frozen=True)
 class Case:
-    """A claim on a recording, with what is known of the party's recordings."""
+    """A claim on a recording, with the records of the party."""
 
     claim: Claim
     entries: Sequence[Entry]
@@ -80,7 +80,7 @@ class Case:
 
     @cached_property
     def ask(self) -> Ask:
-        """Return the patterns to look for. Half of the chance is kept for what records name."""
+        """Return the patterns to search for. Half of the chance is kept for records' starts."""
         key, payload = self.claim.key, self.claim.payload
         made = {
             nonce: codes.encode(payload, key, self.bits, nonce)
@@ -91,7 +91,7 @@ class Case:
 
     @property
     def share(self) -> int:
-        """Return by how many questions the chance of a false answer is shared."""
+        """Return the number of searches that share the chance of a false answer."""
         return LAYERS * self.tries * (2 if self.entries else 1)
 
     def rolls(self, spots: Sequence[tuple[int, bytes]]) -> list[Roll]:
@@ -101,8 +101,8 @@ class Case:
 
 
 def positions_of(claim: Claim) -> range:
-    """Return the positions that a party's seals may have: the usual ones, and all in use."""
-    return range(max(claim.drawn, len(Places().positions)))
+    """Return the positions that a party's seals may have: the usual ones and all in use."""
+    return range(max(claim.next_position, len(SealSearch().positions)))
 
 
 def spots_of(
@@ -113,7 +113,7 @@ def spots_of(
 ) -> list[tuple[int, bytes]]:
     """Return the positions at which a party's seal may be, each with the nonce of its mask.
 
-    Records say which nonce was used at their positions, unless whoever asks names one.
+    Records give the nonce of their positions, unless the options give one.
     """
     positions = positions_of(claim) if options.position is None else [options.position]
     spots = [(at, options.nonce_at(at)) for at in positions]
@@ -127,9 +127,9 @@ def spots_of(
 def triable(
     known: Sequence[Party], make: Callable[[Party], Made]
 ) -> tuple[list[Made], list[Untried]]:
-    """Make something of each party; name those of which it cannot be made, and say why.
+    """Return what `make` makes of each party, and the parties for which it raises an error.
 
-    Raise the first reason if none can.
+    Raise the first error if it does for all.
     """
     if not known:
         raise KeyBoundError(NOBODY)
@@ -148,14 +148,14 @@ def triable(
 
 
 def party_claim(one: Party, bits: int) -> Claim:
-    """Make a claimant of a registered party, if the model holds its payload."""
+    """Return the claim of a registered party; raise an error where the model has other bits."""
     if one.bits != bits:
         raise KeyBoundError(
             f"party {one.name!r} has a payload of {one.bits} bits, and this model carries {bits}",
             hint="--model names the weights it was registered for",
         )
     try:
-        return Claim(one.name, one.key(), one.payload, one.rho, one.drawn)
+        return Claim(one.name, one.key(), one.payload, one.rho, one.next_position)
     except KeyFileError as error:
         lost = error.hint in (None, KEYGEN_HINT)  # a new key would not help here
         hint = "restore the key file, or remove the party" if lost else error.hint

@@ -1,4 +1,4 @@
-"""Files: read a recording in blocks, do one thing to it, write it back as it was.
+"""Files: read a recording in blocks, embed, detect or attack, write it in its own format.
 
 However long a file is, only some seconds of it are in memory. An output appears only when it is
 right: a marked file is read back and verified first.
@@ -11,22 +11,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
 from keybound import output as outputs
 from keybound import stages
 from keybound.audio import arrays, recordings
-from keybound.crypto.keys import Key
 from keybound.errors import AudioError
 from keybound.output import Part
 from keybound.provenance import fingerprint, records
 from keybound.provenance.fingerprint import Fingerprint
-from keybound.seal.search import Places
+from keybound.seal.search import SealSearch
 from keybound.types import Analysis, Detection, Levels
-from keybound.watermark.channels import Hearing
-from keybound.watermark.stream import SHORTEST_S, How, StreamDetector, too_short
+from keybound.watermark.channels import ChannelFeeder
+from keybound.watermark.stream import SHORTEST_S, EmbedOptions, StreamDetector, too_short
 from keybound.watermark.verdict import Verdict
 from keybound.watermark.watermarker import BLOCK_S, Watermarker, why_unreadable
 
@@ -40,20 +39,21 @@ _BLOCK_SAMPLES = 1 << 22  # in all channels: what bounds memory at high rates
 
 @dataclass(frozen=True)
 class Written:
-    """What was written while marking a file."""
+    """What was written when a file was marked."""
 
     seconds: float
     power: float  # mean square of the host
     clipped: int  # samples that full scale limited
-    position: int | None  # of the seal; None: not sealed
+    position: int | None  # keystream position of the seal; None: not sealed
     samples: int  # of one channel
     rate: int
     sha256: str = ""  # of the file
-    fingerprint: Fingerprint = NO_FINGERPRINT  # of what it sounds like
-    not_carried: tuple[str, ...] = ()  # of what the host says beside its sound
+    fingerprint: Fingerprint = NO_FINGERPRINT
+    not_carried: tuple[str, ...] = ()  # metadata of the host that the output cannot hold
+    verdict: Verdict | None = None  # on what was read back; None: it was not
 
 
-def _appear(part: Part, _: Written) -> None:
+def _publish(part: Part, _: Written) -> None:
     part.publish()
 
 
@@ -61,75 +61,73 @@ def embed(
     marker: Watermarker,
     host: str | os.PathLike[str],
     output: str | os.PathLike[str],
+    options: EmbedOptions,
     *,
     rho: int | None = None,
+    check: bool = True,
     replace: bool = False,
     progress: Progress = lambda *_: None,
-    appear: Appear = _appear,
-    **how: Unpack[How],
-) -> tuple[Verdict, Written]:
-    """Mark a file; give the verdict on what was written, and what it came to.
-
-    The mark is verified from the written file, after whatever its encoder did to it. If it
-    cannot be read, an error says why and nothing is left behind. The output has the host's mode.
-    `appear` is called with the finished part, and publishes it.
-    """
-    secret: Any = {name: how[name] for name in ("key", "payload", "nonce") if name in how}
-    mode = outputs.mode_of(host)
-    with outputs.staged(output, source=host, replace=replace, mode=mode) as part:
-        written = _write(marker, host, part.path, how, lambda done, of: progress(done, 2 * of))
-        heard = analyse(marker, part.path, progress=lambda done, of: progress(of + done, 2 * of))
-        if written.position is None:
-            verdict = marker.attribute(heard.detection, **secret, rho=rho)
-        else:
-            where = Places((written.position,), reach_s=0.0)
-            verdict = marker.judge(heard, **secret, rho=rho, places=where)
-        if not verdict.rule_holds:
-            why = why_unreadable(written.power, written.seconds)
-            raise AudioError(f"{host} does not hold a mark: {why}", hint="nothing was written")
-        written = _described(written, part.path, heard.levels[None])
-        appear(part, written)
-    return verdict, written
-
-
-def mark(
-    marker: Watermarker,
-    host: str | os.PathLike[str],
-    output: str | os.PathLike[str],
-    *,
-    replace: bool = False,
-    progress: Progress = lambda *_: None,
-    appear: Appear = _appear,
-    **how: Unpack[How],
+    appear: Appear = _publish,
 ) -> Written:
-    """Mark a file without reading the mark back, in half the time: see `embed`."""
-    mode = outputs.mode_of(host)
+    """Embed a mark in a file, write it to `output` and return what was written.
+
+    With `check` the mark is verified from the written file, after its encoder; if it cannot be
+    read, an error says why and no output is left. Without it half the time is needed. The output
+    has the host's mode. `appear` is called with the finished part, and publishes it.
+    """
+    mode, rounds = outputs.mode_of(host), 2 if check else 1
     with outputs.staged(output, source=host, replace=replace, mode=mode) as part:
-        written = _write(marker, host, part.path, how, progress)
-        written = _described(written, part.path, listen(part.path))
+        written = _write(marker, host, part.path, options, lambda n, of: progress(n, rounds * of))
+        if check:
+            analysis = analyse(marker, part.path, progress=lambda n, of: progress(of + n, 2 * of))
+            verdict = _read_back(marker, analysis, options, written.position, rho)
+            if not verdict.rule_holds:
+                why = why_unreadable(written.power, written.seconds)
+                raise AudioError(f"{host} does not hold a mark: {why}", hint="nothing was written")
+            written = dataclasses.replace(written, verdict=verdict)
+            levels = analysis.levels[None]
+        else:
+            levels = levels_of(part.path)
+        written = _described(written, part.path, levels)
         appear(part, written)
     return written
 
 
+def _read_back(
+    marker: Watermarker,
+    analysis: Analysis,
+    options: EmbedOptions,
+    position: int | None,
+    rho: int | None,
+) -> Verdict:
+    """Return the verdict on what was just embedded."""
+    key, payload, nonce = options.key, options.payload, options.nonce
+    if position is None:
+        found = analysis.detection
+        return marker.attribute(found, key=key, payload=payload, nonce=nonce, rho=rho)
+    where = SealSearch((position,), reach_s=0.0)
+    return marker.judge(analysis, key=key, payload=payload, nonce=nonce, rho=rho, search=where)
+
+
 def record(
-    marker: Watermarker, written: Written, *, party: str, key: Key, payload: int, nonce: bytes
+    marker: Watermarker, written: Written, options: EmbedOptions, *, party: str
 ) -> records.Stamped:
-    """Make the record of an embedding: what was marked for whom, now, and what it sounds like."""
+    """Return the record of what was written, stamped with the key, with the present time."""
     made = records.Record(
         created=datetime.now(UTC),
         party=party,
-        payload=payload,
+        payload=options.payload,
         bits=marker.card.bits,
-        nonce=nonce,
+        nonce=options.nonce,
         position=written.position,
-        key=key.fingerprint,
+        key=options.key.id,
         detector=marker.card.sha256["detector.onnx"],
         samples=written.samples,
         rate=written.rate,
         sha256=written.sha256 or None,
         fingerprint=written.fingerprint,
     )
-    return records.stamp(made, key)
+    return records.stamp(made, options.key)
 
 
 def _described(written: Written, path: Path, levels: Levels) -> Written:
@@ -143,14 +141,14 @@ def _write(
     marker: Watermarker,
     host: str | os.PathLike[str],
     part: Path,
-    how: How,
+    options: EmbedOptions,
     progress: Progress,
 ) -> Written:
     """Write a marked copy of a file, in its own format."""
     with recordings.Reader(host) as file:
         if 0 < file.frames < SHORTEST_S * file.sample_rate:
             raise too_short(file.frames / file.sample_rate)
-        stream = marker.embedder(file.sample_rate, channels=file.channels, **how)
+        stream = marker.embedder(file.sample_rate, options, channels=file.channels)
         energy = 0.0
         with recordings.writing(part, file, file.frames, file.channels) as made:
             held = None  # the last block ends the stream
@@ -182,14 +180,14 @@ def analyse(
     *,
     progress: Progress = lambda *_: None,
 ) -> Analysis:
-    """Return the detection in a file with what seals and records are looked for in."""
+    """Return the detection in a file with the levels in which seals and records are searched."""
     return _pushed(marker, recording, levels=True, progress=progress).analysis()
 
 
 def _pushed(
     marker: Watermarker, recording: str | os.PathLike[str], *, levels: bool, progress: Progress
 ) -> StreamDetector:
-    """Return a detector that has heard a whole file."""
+    """Return a detector to which a whole file was pushed."""
     with recordings.Reader(recording) as file:
         stream = marker.detector(file.sample_rate, channels=file.channels, levels=levels)
         held = None  # the last block ends the stream
@@ -201,14 +199,14 @@ def _pushed(
     return stream
 
 
-def listen(recording: str | os.PathLike[str]) -> Levels:
-    """Hear the levels of a file, as a detection holds them, without the networks."""
+def levels_of(recording: str | os.PathLike[str]) -> Levels:
+    """Return the levels of a file, all channels together: those of an `Analysis`."""
     with recordings.Reader(recording) as file:
-        hearing = Hearing(file.sample_rate, file.channels, levels=True)
+        feeder = ChannelFeeder(file.sample_rate, file.channels, levels=True)
         for block in _blocks(file, lambda *_: None):
-            hearing.hear(block.astype(np.float32, copy=False))
-    hearing.hear(np.zeros((0, file.channels), np.float32), end=True)
-    return hearing.levels(last=True)[None]
+            feeder.push(block.astype(np.float32, copy=False))
+    feeder.push(np.zeros((0, file.channels), np.float32), end=True)
+    return feeder.levels(last=True)[None]
 
 
 def _blocks(file: recordings.Reader, progress: Progress) -> Iterator[arrays.Samples]:
@@ -229,7 +227,7 @@ def attack(
     seed: int,
     replace: bool = False,
 ) -> dict[str, Any]:
-    """Attack a file channel by channel; give the parameters that were drawn."""
+    """Attack a file channel by channel and return the parameters that were drawn."""
     from keybound import attacks  # scipy and codecs, which marking does without
 
     hit = attacks.attack(name)
@@ -237,13 +235,13 @@ def attack(
     mode = outputs.mode_of(recording)
     stages.sweep(Path(output).parent)
     with outputs.staged(output, source=recording, replace=replace, mode=mode) as part:
-        heard = recordings.read(recording)
+        read = recordings.read(recording)
         channels = [
-            hit.apply(channel.astype(np.float32), heard.sample_rate, parameters)
-            for channel in heard.samples.T
+            hit.apply(channel.astype(np.float32), read.sample_rate, parameters)
+            for channel in read.samples.T
         ]
-        attacked = arrays.check(np.stack(channels, axis=1), heard.sample_rate)
-        with recordings.writing(part.path, heard, *attacked.shape) as made:
+        attacked = arrays.check(np.stack(channels, axis=1), read.sample_rate)
+        with recordings.writing(part.path, read, *attacked.shape) as made:
             made.write(attacked)
         part.publish()
     return parameters

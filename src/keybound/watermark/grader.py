@@ -1,7 +1,7 @@
-"""What others may be told of a recording: its grade, and that only so often.
+"""Answers for others: the grade of a recording alone, and a limited number of times.
 
-Whoever sees the distance or the p-value of what they submit climbs by it to a mark that passes, in
-a few queries; whoever sees only the grade needs hundreds, and that many are not answered
+Someone who sees the distance or the p-value of each submission finds a mark that passes in a few
+queries; someone who sees only the grade needs hundreds, and that many are not answered
 (docs/security.md, the oracle).
 """
 
@@ -9,15 +9,15 @@ import numpy.typing as npt
 
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError
-from keybound.seal.search import Places
+from keybound.seal.search import SealSearch
 from keybound.watermark.watermarker import Watermarker
 
 
 class Grader:
-    """Answer for one party with nothing but the grade, `answers` times at most.
+    """Answers for one party with the grade alone, `answers` times at most.
 
-    However they are made, so many recordings have `answers` times the chance of one that a wrong
-    key passes, and no more. Count for all who ask together, not for each.
+    However the recordings are chosen, the chance that a wrong key passes is at most `answers` times
+    that of one recording. Use one grader for all who ask together, not one for each.
     """
 
     def __init__(
@@ -27,15 +27,15 @@ class Grader:
         payload: int,
         answers: int,
         nonce: bytes = b"",
-        places: Places | None = None,
+        search: SealSearch | None = None,
         marker: Watermarker | None = None,
     ) -> None:
-        self._key, self._payload, self._nonce, self._places = key, payload, nonce, places
+        self._key, self._payload, self._nonce, self._search = key, payload, nonce, search
         self._marker = marker or Watermarker()
         self.left = answers
 
     def grade(self, samples: npt.ArrayLike, sample_rate: int) -> str:
-        """Say none, present, attributed or sealed."""
+        """Return the grade: none, present, attributed or sealed."""
         if self.left < 1:
             raise KeyBoundError("no answers are left", hint="each one helps a forger a little")
         self.left -= 1
@@ -45,6 +45,6 @@ class Grader:
             key=self._key,
             payload=self._payload,
             nonce=self._nonce,
-            places=self._places,
+            search=self._search,
         )
         return verdict.grade

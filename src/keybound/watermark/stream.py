@@ -1,14 +1,14 @@
-"""Marks and scores for sound as it comes: what files, arrays and live speech have in common.
+"""Streams: embed and detect in blocks, which files, arrays and live speech have in common.
 
-Sound goes in in blocks of any size and comes out `latency_s` later, the same whatever the blocks
-were. Nothing is learnt from the recording as a whole, so nothing waits for its end.
+Samples go in in blocks of any size and come out `latency_s` later, the same whatever the blocks
+were. Nothing depends on the recording as a whole, so nothing waits for its end.
 """
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Required, TypedDict
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,34 +20,37 @@ from keybound.crypto import codes, keystream
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError, CodeError, KeyBoundError
 from keybound.model.detection import likelihood, strongest, weigh
-from keybound.model.networks import ABSENT, Card, Engine, shipped
+from keybound.model.networks import ABSENT, Card, Networks, shipped
 from keybound.seal import pattern as seals
 from keybound.seal.rolling import Roll
 from keybound.types import Analysis, Detection, Floats
-from keybound.watermark.channels import Hearing
+from keybound.watermark.channels import ChannelFeeder
 
-SHORTEST_S = 0.1  # under this there is nothing to judge
+SHORTEST_S = 0.1  # too short for a detection below this
 
 
-class How(TypedDict, total=False):
-    """What a mark is made of: see `StreamEmbedder`, whose arguments these are."""
+@dataclass(frozen=True)
+class EmbedOptions:
+    """What is embedded: see `StreamEmbedder`, which takes the same as keyword arguments."""
 
-    key: Required[Key]
-    payload: Required[int]
-    nonce: bytes
-    position: int | None
-    seal: bool
-    rolling: bool
+    key: Key
+    payload: int
+    nonce: bytes = b""
+    position: int | None = None
+    seal: bool = True
+    rolling: bool = False
 
 
 class StreamEmbedder:
-    """Mark sound as it comes: `push` gives marked samples back, `flush` the last of them.
+    """Embed a mark in a stream: `push` returns marked samples, `flush` the last of them.
 
     `latency_s` is at most 0.2: when n samples have gone in, all but the last `latency` have come
-    out. Shape and type are those of what is pushed, (frames,) or (frames, channels). `position` is
-    the seal's in the key's stream, another for each recording: a fresh one unless it is given. With
-    `rolling` the code follows that stream from second to second. Give the `engine` of a
-    `Watermarker` to use its weights.
+    out. Shape and type are those of what is pushed, (frames,) or (frames, channels).
+
+    `nonce` selects the mask, the fixed one if it is empty. `position` is the keystream position of
+    the seal; each recording needs its own. Without one, a random one of the 256 that `verify`
+    searches is chosen. `seal=False` leaves the seal out. With `rolling` the code changes every
+    second. `networks` are those of a `Watermarker` with other weights than the shipped ones.
     """
 
     def __init__(
@@ -61,23 +64,26 @@ class StreamEmbedder:
         seal: bool = True,
         rolling: bool = False,
         channels: int = 1,
-        engine: Engine | None = None,
+        networks: Networks | None = None,
     ) -> None:
-        engine = engine or shipped()
-        card = engine.card
+        networks = networks or shipped()
+        card = networks.card
         sample_rate, channels = arrays.check_rate(sample_rate), _counted(channels)
         code = codes.encode(payload, key, card.bits, nonce)
         self._down = Resampler(sample_rate, card.rate, channels)
-        self.position = keystream.choose_position(position, sealed=seal)  # None: not sealed
+        if not seal and position is not None:
+            hint = "leave one of the two out"
+            raise CodeError("a position is of no use without a seal", hint=hint)
+        if not seal and rolling:
+            raise CodeError("a rolling code needs a position", hint="leave seal=False out")
+        self.position = keystream.choose_position(position) if seal else None
         self._feeders = []
-        if rolling and self.position is None:
-            raise CodeError("a rolling code needs a position", hint="seal it")
         for _ in range(channels):
             if rolling and self.position is not None:
                 roll = Roll(key, payload, card.bits, nonce, self.position)
-                layers = [engine.embedder(partial(roll.of_blocks, block_s=card.hop / card.rate))]
+                layers = [networks.embedder(partial(roll.of_blocks, block_s=card.hop / card.rate))]
             else:
-                layers = [engine.embedder(code)]
+                layers = [networks.embedder(code)]
             if self.position is not None:
                 layers.append(seals.embedder(key, code, self.position))
             self._feeders.append(Sum(layers))
@@ -94,22 +100,22 @@ class StreamEmbedder:
 
     @property
     def latency(self) -> int:
-        """Count the samples between what goes in and what comes out."""
+        """Return the number of samples between what goes in and what comes out."""
         delay_s = self._down.delay_s + self._look_s + self._up.delay_s
         return math.ceil(delay_s * self.sample_rate)
 
     @property
     def latency_s(self) -> float:
-        """Give the time between what goes in and what comes out."""
+        """Return the time between what goes in and what comes out."""
         return self.latency / self.sample_rate
 
     def push(self, samples: npt.ArrayLike) -> npt.NDArray[Any]:
-        """Take some samples and give those that are marked by now."""
-        self._mark(self._down.push(self._take(samples)))
+        """Push samples and return those that are marked by now."""
+        self._embed(self._down.push(self._take(samples)))
         return as_given(self._give(self._taken - self.latency), *self._kind)
 
     def flush(self, last: npt.ArrayLike | None = None) -> npt.NDArray[Any]:
-        """Give the rest: the sound ends, with these samples if any."""
+        """Return the remaining marked samples: the stream ends with these samples, if any."""
         parts = [] if last is None else [self._down.push(self._take(last))]
         narrow = np.concatenate([*parts, self._down.flush()])
         self._narrow += len(narrow)
@@ -128,7 +134,7 @@ class StreamEmbedder:
         self._host = np.concatenate([self._host, host])
         return host.astype(np.float32, copy=False)
 
-    def _mark(self, narrow: Floats) -> None:
+    def _embed(self, narrow: Floats) -> None:
         self._narrow += len(narrow)
         made = [one.push(channel) for one, channel in zip(self._feeders, narrow.T, strict=True)]
         self._narrow -= len(made[0])
@@ -146,14 +152,14 @@ class StreamEmbedder:
 
 
 class StreamDetector:
-    """Look for a mark in sound as it comes, of any length. Anyone can: no key is needed.
+    """Detect a mark in a stream of any length. No key is needed.
 
-    `push` gives the presence of the frames that are known by now, in [0, 1], at most `latency_s`
-    after they were heard; `flush` gives the last of them. `detection` weighs all so far; `analysis`
-    adds what a seal is looked for in, if the stream was begun with `levels`. Channels
-    that differ are heard one by one and as their mix (`channels`): a frame's presence is then that
-    of the view which has most. It keeps the values of every frame, 12 megabytes an hour and 6 for
-    each of several views, and with `levels` 46 more.
+    `push` returns the presence of the frames that are complete, in [0, 1], at most `latency_s`
+    after their samples; `flush` returns the last of them. `detection` judges all so far; `analysis`
+    adds the levels in which seals are searched, if `levels` is set. Channels that differ are
+    analysed one by one and as their mix (`channels`): a frame's presence is then the highest of
+    these views. The values of every frame are kept, 12 megabytes an hour and 6 for each of several
+    views, and with `levels` 46 more.
     """
 
     def __init__(
@@ -162,17 +168,17 @@ class StreamDetector:
         *,
         channels: int = 1,
         levels: bool = False,
-        engine: Engine | None = None,
+        networks: Networks | None = None,
     ) -> None:
-        engine = engine or shipped()
-        self.card = engine.card
+        networks = networks or shipped()
+        self.card = networks.card
         self.sample_rate = arrays.check_rate(sample_rate)
         self.channels = _counted(channels)
-        self._hearing = Hearing(
+        self._fed = ChannelFeeder(
             self.sample_rate,
             self.channels,
             rate=self.card.rate,
-            network=engine.detector(),
+            network=networks.detector(),
             width=1 + self.card.bits,
             levels=levels,
         )
@@ -181,72 +187,77 @@ class StreamDetector:
 
     @property
     def latency_s(self) -> float:
-        """Give the longest time from a frame's beginning to its score."""
+        """Return the longest time from a frame's beginning to its score."""
         look = (self.card.detect_context[1] + 1) * self.card.hop / self.card.rate
-        return self._hearing.delay_s + look
+        return self._fed.delay_s + look
 
     def push(self, samples: npt.ArrayLike) -> Floats:
-        """Take some samples and give the presence of the frames that they complete."""
-        return self._hear(samples, end=False)
+        """Push samples and return the presence of the frames that they complete."""
+        return self._push(samples, end=False)
 
     def flush(self, last: npt.ArrayLike | None = None) -> Floats:
-        """Give the presence of the last frames: the sound ends, with these samples if any."""
-        return self._hear(np.zeros(0, np.float32) if last is None else last, end=True)
+        """Return the presence of the last frames: the stream ends with these samples, if any."""
+        return self._push(np.zeros(0, np.float32) if last is None else last, end=True)
 
-    def _hear(self, samples: npt.ArrayLike, *, end: bool) -> Floats:
-        heard = _block(np.asarray(samples), self.sample_rate, self.channels)
-        self._taken += len(heard)
+    def _push(self, samples: npt.ArrayLike, *, end: bool) -> Floats:
+        block = _block(np.asarray(samples), self.sample_rate, self.channels)
+        self._taken += len(block)
         self._ended = end
-        made = self._hearing.hear(heard.astype(np.float32, copy=False), end=end)
+        made = self._fed.push(block.astype(np.float32, copy=False), end=end)
         return likelihood(np.max([rows[:, 0] for rows in made], axis=0))
 
     def detection(self) -> Detection:
-        """Return whether and where what was heard so far is marked."""
-        heard_s = self._taken / self.sample_rate
-        frames = self._hearing.frames(last=self._ended)  # of each view: (frames, 1 + bits)
+        """Return the detection in what was pushed so far."""
+        pushed_s = self._taken / self.sample_rate
+        frames = self._fed.frames(last=self._ended)  # of each view: (frames, 1 + bits)
         count = len(next(iter(frames.values())))
-        if heard_s < SHORTEST_S or not count:
-            raise too_short(heard_s)
+        if pushed_s < SHORTEST_S or not count:
+            raise too_short(pushed_s)
         frame_s = self.card.hop / self.card.rate
-        end_s = min(heard_s, count * frame_s)
+        end_s = min(pushed_s, count * frame_s)
         return weigh_views(frames, frame_s, end_s, self.card)
 
     def analysis(self) -> Analysis:
-        """Return the detection so far with what a seal is looked for in; needs `levels`."""
+        """Return the detection so far with its levels, which are kept if `levels` is set."""
         if not self._keeps_levels:
             raise KeyBoundError("this stream keeps no levels", hint="begin it with levels=True")
-        return Analysis(self.detection(), self._hearing.levels(last=self._ended))
+        return Analysis(self.detection(), self._fed.levels(last=self._ended))
 
 
 def weigh_views(
     frames: Mapping[int | None, Floats], frame_s: float, end_s: float, card: Card
 ) -> Detection:
-    """Judge a recording by the frames (frames, 1 + bits) of each of its views.
+    """Return the detection in a recording from the frames (frames, 1 + bits) of each view.
 
-    A view without a sound in it raises no false alarm, and is not counted among those tried.
+    A silent view raises no false alarm, and is not counted among those tried.
     """
     sounding = {c: rows for c, rows in frames.items() if np.any(rows[:, 0] != ABSENT)}
     tried = sounding or dict(list(frames.items())[:1])
-    how: Any = {"threshold": card.threshold_of(len(tried)), "tail": card.tail, "views": len(tried)}
-    views = [
-        replace(
-            weigh(rows[:, 0].astype(np.float32, copy=False), rows[:, 1:], frame_s, end_s, **how),
-            channel=channel,
+    views = []
+    for channel, rows in tried.items():
+        presence = rows[:, 0].astype(np.float32, copy=False)
+        own = weigh(
+            presence,
+            rows[:, 1:],
+            frame_s,
+            end_s,
+            threshold=card.threshold_of(len(tried)),
+            tail=card.tail,
+            views=len(tried),
         )
-        for channel, rows in tried.items()
-    ]
+        views.append(replace(own, channel=channel))
     found = strongest(views) if len(views) > 1 else views[0]
     return replace(found, frame_logits=found.frame_logits.astype(np.float32, copy=False))
 
 
 def too_short(seconds: float) -> AudioError:
-    """Say that there is too little to mark or to judge."""
+    """Return the error that a recording is too short."""
     hint = f"at least {SHORTEST_S:g} s, better a second or more"
     return AudioError(f"{1000 * seconds:.3g} ms is too short for a mark", hint=hint)
 
 
 def as_given(marked: npt.NDArray[Any], dtype: np.dtype[Any], dimensions: int) -> npt.NDArray[Any]:
-    """Bring marked floats (frames, channels) back to the type and dimensions of the host."""
+    """Return marked floats (frames, channels) in the type and dimensions of the host."""
     shaped = marked[:, 0] if dimensions == 1 else marked
     if dtype.kind == "f":
         if dtype == np.float16:  # a mark may lift a sample beyond its range
@@ -263,13 +274,13 @@ def _block(given: npt.NDArray[Any], sample_rate: int, channels: int) -> arrays.S
         return np.zeros((0, channels), np.float32)
     block = arrays.check(given, sample_rate)
     if block.shape[1] != channels:
-        what = f"the stream has {channels} channels, and {block.shape[1]} came"
-        raise AudioError(what, hint="say how many when it begins: channels=")
+        what = f"the stream has {channels} channels, and the block {block.shape[1]}"
+        raise AudioError(what, hint="pass channels= when the stream begins")
     return block
 
 
 def _counted(channels: int) -> int:
-    """Return a number of channels; refuse what is none."""
+    """Return a number of channels; raise an error for what is none."""
     if not isinstance(channels, int | np.integer) or isinstance(channels, bool) or channels < 1:
         hint = "as many as the samples have"
         raise AudioError(f"channels must be an integer above 0, not {channels!r}", hint=hint)

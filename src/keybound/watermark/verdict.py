@@ -15,12 +15,12 @@ class Verdict:
     """Whether a recording carries this party's mark, and the evidence.
 
     `grade` decides. `rule_holds` is the rule V_A alone: presence at or above its threshold and the
-    decoded payload within `rho` bits of the registered one; a seal outlives the mark, and counts
-    without it. `bound` is the probability that a wrong key passes the rule, corrected for the
+    decoded payload within `rho` bits of the registered one; a seal counts without the mark, which
+    it can outlast. `bound` is the probability that a wrong key passes the rule, corrected for the
     `tries` parties and the `marks` that were read; `spans` is where the marks are. `seal` is the
     evidence of the keyed pattern, `roll` that of a rolling code, which anyone can read second by
-    second and write on other audio. `origin` says which of the party's records the recording is,
-    where there are records: a seal on other audio than its record was copied there, and does not
+    second and embed in other audio. `origin` tells which of the party's records the recording is,
+    where there are records: a seal on other audio than its record is a copy attack, and does not
     count; a rolling code counts as sealed only on the audio of its record. Where each recording has
     a mask of its own and nothing says which, `mask_known` is false and `distance` means nothing.
     """
@@ -44,9 +44,13 @@ class Verdict:
     @property
     def grade(self) -> str:
         """Return what holds: none, present, attributed (the rule V_A), or sealed."""
-        if self.seal.holds and self.origin.match != "other":
+        return self.grade_if(self.origin.match)
+
+    def grade_if(self, match: str) -> str:
+        """Return the grade if the comparison with the records gave this answer (`Origin.match`)."""
+        if self.seal.holds and match != "other":
             return "sealed"
-        if self.roll.holds and self.origin.match == "same":
+        if self.roll.holds and match == "same":
             return "sealed"
         if self.rule_holds:
             return "attributed"
@@ -59,7 +63,7 @@ class Verdict:
 
     @property
     def placed(self) -> Sealed:
-        """Return the layer that says which record it is: the seal, or else a rolling code."""
+        """Return the layer that gives the keystream position: the seal, or else a rolling code."""
         return self.seal if self.seal.holds else self.roll
 
     def reaches(self, grade: str) -> bool:
@@ -90,7 +94,7 @@ class Verdict:
             score = f"(presence {self.presence:.3f} under {self.threshold:.3f})"
             return f"no mark found {score}{self.unsearched}"
         if not self.mask_known:
-            return "marked, but by whom cannot be read: no seal and no record says with which mask"
+            return "marked, but the payload cannot be read: no seal and no record gives its mask"
         short = f"{agree}, {self.bits - self.rho} needed"
         if self.unsearched:
             return f"marked, {short}{self.unsearched}"
@@ -98,22 +102,22 @@ class Verdict:
 
     @property
     def unsearched(self) -> str:
-        """Return in words what was not looked for; empty where everything was."""
+        """Return in words what was not searched for; empty where everything was."""
         seal, roll = self.seal.searched, self.roll.searched
         if seal == "none":
-            return "; no seal was looked for"
+            return "; no seal was searched for"
         if seal == "some":
-            return "; a seal was not looked for everywhere in so long a recording (--position)"
+            return "; the seal was not searched for everywhere in so long a recording (--position)"
         if seal == "short":
-            return "; too short to look for a seal"
+            return "; too short for a seal"
         if seal == "start":
-            return "; too short to look for a seal in it if it was cut"
-        return "" if roll == "all" else "; too short to look for a rolling code if it was cut"
+            return "; too short to find the seal if it was cut"
+        return "" if roll == "all" else "; too short to find a rolling code if it was cut"
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was found for one party, of which its verdict is made."""
+    """The evidence for one party, of which its verdict is made."""
 
     passes: bool  # whether the payload agrees, where there is a mark
     distance: int
@@ -137,9 +141,9 @@ def weigh(
     origin: Origin = UNTRACED,
     mask_known: bool = True,
 ) -> Evidence:
-    """Apply the rule V_A to the nearest of several readings of a payload.
+    """Return the evidence of the rule V_A on the nearest of several readings of a payload.
 
-    One key tried on several marks is one chance for each of them at most.
+    The chance of a wrong key is at most multiplied by their number.
     """
     chance = min(1.0, readings * codes.bound(bits, rho))
     passes = mask_known and distance <= rho

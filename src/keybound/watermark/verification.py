@@ -1,7 +1,7 @@
-"""Trials: one recording put to what several parties claim, and the grade that others may be told.
+"""Verification: one recording against the claims of several parties, a verdict for each.
 
-A verdict tells its holder everything; whoever may ask often and sees distances or p-values climbs
-by them to a mark that passes (docs/security.md, the oracle). What is served to others is the grade.
+A verdict holds all evidence. Someone who may ask often and sees distances or p-values can use them
+to find a mark that passes (docs/security.md, the oracle): others get the grade alone.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ from keybound.provenance.records import Entry
 from keybound.seal import search
 from keybound.seal.rolling import Seconds, find_rolls, read_along
 from keybound.seal.search import Found
-from keybound.seal.sounds import Hearing
+from keybound.seal.sounds import sounds_of
 from keybound.types import Analysis
 from keybound.watermark.claims import USUAL, Case, Claim, Masks, Options, spots_of
 from keybound.watermark.verdict import GRADES, Evidence, Verdict, conclude, weigh
@@ -29,21 +29,21 @@ MOST_NAMED = 8  # records that a recording is taken to be, where it is that of s
 Begin = tuple[bytes, int, float]  # nonce and position of a roll, seconds of it before a recording
 
 
-class Heard:
-    """A recording made ready, once, for all claims."""
+class Prepared:
+    """What is computed once of a recording, for all claims."""
 
     def __init__(self, analysis: Analysis) -> None:
         self.found, self.levels = analysis.detection, analysis.levels
-        self.seals = Hearing(analysis.levels)
+        self.sounds = sounds_of(analysis.levels)
 
     @cached_property
     def sketch(self) -> Sketch:
-        """Return what is compared with records."""
+        """Return the sketch that is compared with records."""
         return Sketch.of(self.levels)
 
     @cached_property
     def rolls(self) -> list[Seconds]:
-        """Return what rolling codes are looked for in."""
+        """Return the seconds of each view, in which rolling codes are searched."""
         return [Seconds(view) for view in self.found.views]
 
 
@@ -57,12 +57,12 @@ def judge(
     masks: Masks | None = None,
     progress: search.Progress = lambda *_: None,
 ) -> list[Verdict]:
-    """Judge a recording for each claim, with the records (`entries`) of each by its name.
+    """Return the verdict on each claim, with the records (`entries`) of each by its name.
 
-    Where records are not at hand, `masks` holds what they say of masks. All seals are looked for:
-    first where recordings that were not cut begin, then where records say so, then everywhere.
+    Without records, `masks` holds the positions and nonces from them. Seals are searched for first
+    at the start of the recording, then at the starts that records name, then everywhere.
     """
-    heard, tries = Heard(analysis), len(claims)
+    prepared, tries = Prepared(analysis), len(claims)
     cases = []
     for one in claims:
         own = entries.get(one.name, ())
@@ -71,16 +71,16 @@ def judge(
         cases.append(Case(one, own, spots, card.bits, rho, tries))
     among = sum(len(one.entries) for one in cases)
     asks = [one.ask for one in cases]
-    seals = search.at_start(heard.seals, asks, options.speed)
+    seals = search.at_start(prepared.sounds, asks, options.speed)
     compared: list[Compared | None] = [
-        None if seal.sealed.holds else _compare(heard, case, among)
+        None if seal.sealed.holds else _compare(prepared, case, among)
         for case, seal in zip(cases, seals, strict=True)
     ]
     for i, case in enumerate(cases):
         if begins := _begins(case, compared[i]):
             named = [(case.spots.index((at, nonce)), start_s) for nonce, at, start_s in begins]
             there = search.at_record(
-                heard.seals, asks[i], named, options.speed, _count(compared[i])
+                prepared.sounds, asks[i], named, options.speed, _count(compared[i])
             )
             before = seals[i].sealed.searched
             seals[i] = seals[i].or_better(there)
@@ -95,26 +95,28 @@ def judge(
         progress(done, of + rest)
 
     seals = search.everywhere(
-        heard.seals, asks, seals, options.reach_s, options.speed, search_progress
+        prepared.sounds, asks, seals, options.reach_s, options.speed, search_progress
     )
     evidence = []
     for case, seal, with_records in zip(cases, seals, compared, strict=True):
-        evidence.append(_weigh(heard, case, seal, with_records, options))
+        evidence.append(_weigh(prepared, case, seal, with_records, options))
         progress(windows + rest * len(evidence) // tries, windows + rest)
     chance = max(one.chance for one in evidence)  # parties may differ in rho
-    return [conclude(heard.found, one, card.bits, tries=tries, chance=chance) for one in evidence]
+    return [
+        conclude(prepared.found, one, card.bits, tries=tries, chance=chance) for one in evidence
+    ]
 
 
-def _compare(heard: Heard, case: Case, among: int) -> Compared:
-    """Compare a recording in which no seal was found yet with all records of a party."""
+def _compare(prepared: Prepared, case: Case, among: int) -> Compared:
+    """Return the comparison of a recording with all records of a party."""
     if not case.entries:
         return Compared([], searched=True)
     key = case.claim.key
-    return origin.compare(heard.sketch, case.entries, key=key, tries=case.tries, among=among)
+    return origin.compare(prepared.sketch, case.entries, key=key, tries=case.tries, among=among)
 
 
 def _count(compared: Compared | None) -> int:
-    """Return how many records of this audio there are, of which the surest are tried."""
+    """Return how many records have this audio."""
     return len(compared.same) if compared else 0
 
 
@@ -131,27 +133,27 @@ def _begins(case: Case, compared: Compared | None) -> list[Begin]:
 
 
 def _weigh(
-    heard: Heard, case: Case, seal: Found, compared: Compared | None, options: Options
+    prepared: Prepared, case: Case, seal: Found, compared: Compared | None, options: Options
 ) -> Evidence:
-    """Weigh all that was found for a party: its seal, its rolling code, its payload, its records.
+    """Return the evidence for a party: its seal, its rolling code, its payload, its records.
 
-    The payload is read with the mask that the seal, the rolling code, a record of this audio or
-    whoever asks says, else with the fixed one. Masks are never tried in turn: whoever learned one
-    of them could use it on any host.
+    The payload is read with the mask that the seal, the rolling code, a record of this audio or the
+    options give, else with the fixed one. Masks are never tried in turn: someone who learned one of
+    them could use it on any host.
     """
     begins = _begins(case, compared)
-    roll = _roll(heard, case, seal, begins, _count(compared), options)
+    roll = _roll(prepared, case, seal, begins, _count(compared), options)
     held = [(one, case.spots[one.spot]) for one in (seal, roll) if one.sealed.holds]
     placed = held[0][0].sealed if held else roll.sealed
     key = case.claim.key
     if compared is None or held:
-        traced = origin.trace(heard.sketch, placed, case.entries, key=key, tries=case.tries)
+        traced = origin.trace(prepared.sketch, placed, case.entries, key=key, tries=case.tries)
     else:
         traced = compared.origin
     nonces = _nonces(case, held, compared, options)
     if options.position is not None:
         begins += [(nonce, options.position, 0.0) for nonce in nonces]
-    found = heard.found
+    found = prepared.found
     logits = [mark.code_logits for mark in found.marks] or [found.code_logits]
     read = [codes.decode(one, key, nonce) for nonce in nonces for one in logits]
     readings = len(read) + len(begins) * len(found.views)
@@ -179,7 +181,7 @@ def _nonces(
 ) -> list[bytes]:
     """Return the nonces of the masks to read the payload with, chosen by anything but its bits.
 
-    None where each recording has a mask of its own and nothing says which.
+    Empty where each recording has a mask of its own and nothing says which.
     """
     if options.nonce:
         return [options.nonce]
@@ -194,28 +196,30 @@ def _nonces(
 
 
 def _roll(
-    heard: Heard,
+    prepared: Prepared,
     case: Case,
     seal: Found,
     begins: Sequence[Begin],
     records: int,
     options: Options,
 ) -> Found:
-    """Look for a rolling code: where the seal is, else where records say, else at all spots."""
+    """Search for a rolling code: where the seal is, else where records say, else at all spots."""
     spots = case.spots
     if seal.sealed.holds:
         own = case.rolls([spots[seal.spot]])
-        found = find_rolls(heard.rolls, own, options.reach_s, case.share * len(spots))
+        found = find_rolls(prepared.rolls, own, options.reach_s, case.share * len(spots))
         return Found(replace(found.sealed, searched="seal"), seal.spot)
     best = Found()
     if begins:
         named = [(at, nonce) for nonce, at, _ in begins]
         share = case.share * -(-records // len(named))
-        found = find_rolls(heard.rolls, case.rolls(named), options.reach_s, share)
+        found = find_rolls(prepared.rolls, case.rolls(named), options.reach_s, share)
         best = Found(replace(found.sealed, searched="record"), spots.index(named[found.spot]))
     if best.sealed.holds:
         return best
-    return best.or_better(find_rolls(heard.rolls, case.rolls(spots), options.reach_s, case.share))
+    return best.or_better(
+        find_rolls(prepared.rolls, case.rolls(spots), options.reach_s, case.share)
+    )
 
 
 def judge_host(
@@ -226,27 +230,27 @@ def judge_host(
     *,
     progress: search.Progress = lambda *_: None,
 ) -> Verdict:
-    """Judge a recording whose payload is to speak for its host: the key alone is needed.
+    """Return the verdict on a recording whose payload is a content tag: the key alone is needed.
 
-    The payload is the one that the mark carries, and what it is compared with is the recording.
-    Where it does not speak for it, the recording is called other audio: also if it was cut.
+    The payload that the mark carries is compared with the tag of the recording. Where the two do
+    not match, the origin is `other`: also if the recording was cut.
     """
-    heard, bits, nonce = Heard(analysis), card.bits, options.nonce
-    found = heard.found
+    prepared, bits, nonce = Prepared(analysis), card.bits, options.nonce
+    found = prepared.found
     read = [mark.code_logits for mark in found.marks] or [found.code_logits]
     tried = []
     for logits in read:
         payload = codes.from_bits(codes.decode(logits, key, nonce))
-        bound = content_tag.check(heard.levels[None], payload, key, bits, nonce, tries=len(read))
+        bound = content_tag.check(prepared.levels[None], payload, key, bits, nonce, tries=len(read))
         tried.append((bound.p, payload, bound))
     _, payload, bound = min(tried, key=lambda one: one[0])
     claim = Claim("", key, payload, None)
     case = Case(claim, (), spots_of(claim, (), options), bits, card.rho, 1)
-    begun = search.at_start(heard.seals, [case.ask], options.speed)
+    begun = search.at_start(prepared.sounds, [case.ask], options.speed)
     seal = search.everywhere(
-        heard.seals, [case.ask], begun, options.reach_s, options.speed, progress=progress
+        prepared.sounds, [case.ask], begun, options.reach_s, options.speed, progress=progress
     )[0]
-    own = _weigh(heard, case, seal, None, options)
+    own = _weigh(prepared, case, seal, None, options)
     match = ("same" if bound.holds else "other") if found.present or own.seal.holds else "none"
     spoken = replace(
         own,
@@ -259,5 +263,5 @@ def judge_host(
 
 
 def best(verdicts: Iterable[Verdict]) -> str:
-    """Return the highest grade among verdicts: all that others need to be told."""
+    """Return the highest grade among verdicts."""
     return max((verdict.grade for verdict in verdicts), key=GRADES.index)

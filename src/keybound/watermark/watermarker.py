@@ -1,4 +1,4 @@
-"""Mark, detect, verify: the only place where keys, codes, audio and networks meet.
+"""Embed, detect and verify in arrays of samples: keys, codes, audio and networks together.
 
 Arrays go through the streams of `stream` in blocks, as files do, so all three agree.
 """
@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,13 +15,13 @@ import numpy.typing as npt
 from keybound.audio import arrays
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
-from keybound.model.networks import Engine, shipped
+from keybound.model.networks import Networks, shipped
 from keybound.seal.rolling import Roll, find_roll, read_along
-from keybound.seal.search import Places, find
+from keybound.seal.search import SealSearch, find
 from keybound.types import Analysis, Detection
 from keybound.watermark.stream import (
     SHORTEST_S,
-    How,
+    EmbedOptions,
     StreamDetector,
     StreamEmbedder,
     as_given,
@@ -40,89 +40,136 @@ class MarkWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Marked:
-    """Marked samples, and the position of their seal: keep it. None where they are not sealed."""
+    """Marked samples, and the keystream position of their seal; None where they have no seal."""
 
     samples: npt.NDArray[Any]
     position: int | None
 
 
 class Watermarker:
-    """The two networks with all that is done with them. `model` names a folder of weights."""
+    """Embeds, detects and verifies with one pair of networks. `model` is a folder of weights."""
 
     def __init__(self, model: str | os.PathLike[str] | None = None) -> None:
-        self.engine = Engine(model) if model is not None else shipped()
-        self.card = self.engine.card
+        self.networks = Networks(model) if model is not None else shipped()
+        self.card = self.networks.card
 
     def embed(
-        self, samples: npt.ArrayLike, sample_rate: int, *, check: bool = True, **how: Unpack[How]
+        self,
+        samples: npt.ArrayLike,
+        sample_rate: int,
+        *,
+        key: Key,
+        payload: int,
+        nonce: bytes = b"",
+        position: int | None = None,
+        seal: bool = True,
+        rolling: bool = False,
+        check: bool = True,
     ) -> npt.NDArray[Any]:
-        """Give the samples with a mark: same shape, rate and type, the host untouched beneath it.
+        """Return the samples with a mark: same shape, rate and type.
 
-        Takes the `key` and the `payload`, and as it is wanted a `nonce`, a `position`, `seal` and
-        `rolling`. The mark is made at 16 kHz and only it is resampled, so the host keeps its
-        bandwidth. Each channel is marked by itself, with one code. `position` is the seal's in the
-        key's stream: give each recording its own, so that no two share a pattern. Without one a
-        fresh one of the 256 that `verify` looks through is drawn; `mark` tells which. With
-        `rolling` the code follows that stream from second to second, so that what is left of the
-        mark, with a record of the audio, is sealed evidence too; a piece cut from it takes some
-        three seconds to read. With `check` a mark that cannot be read back raises a `MarkWarning`:
-        silence, or a sound too short or too unlike speech.
+        The mark is made at 16 kHz and only it is resampled, so that the host keeps its bandwidth.
+        Each channel is marked by itself, with one code. `nonce` selects the mask, the fixed one if
+        it is empty. `position` is the keystream position of the seal; each recording needs its own,
+        so that no two share a pattern. Without one, a random one of the 256 that `verify` searches
+        is chosen, and `embed_with_position` returns it. `seal=False` leaves the seal out. With
+        `rolling` the code changes every second: with a record of the audio, the learned mark is
+        sealed evidence too, and a piece cut from it needs about three seconds to be read. With
+        `check` a mark that cannot be read back raises a `MarkWarning`: the host is silent, too
+        short or too unlike speech.
         """
-        made = self.mark(samples, sample_rate, **how)
-        if check:
-            secret: Any = {name: how[name] for name in ("key", "payload", "nonce") if name in how}
-            if how.get("rolling", False) and made.position is not None:
-                places = Places((made.position,), 0.0)
-                analysis = self.analyse(made.samples, sample_rate)
-                verdict = self.judge(analysis, **secret, places=places)
-            else:
-                verdict = self.attribute(self.detect(made.samples, sample_rate), **secret)
-            if not verdict.rule_holds:
-                host = arrays.check(samples, sample_rate)
-                why = why_unreadable(float(np.mean(np.square(host))), len(host) / sample_rate)
-                warnings.warn(f"the mark cannot be read back: {why}", MarkWarning, stacklevel=2)
-        return made.samples
+        options = EmbedOptions(key, payload, nonce, position, seal, rolling)
+        return self._embed(samples, sample_rate, options, check=check).samples
 
-    def mark(self, samples: npt.ArrayLike, sample_rate: int, **how: Unpack[How]) -> Marked:
-        """Mark as `embed` does, without reading it back; give the seal's position too."""
+    def embed_with_position(
+        self,
+        samples: npt.ArrayLike,
+        sample_rate: int,
+        *,
+        key: Key,
+        payload: int,
+        nonce: bytes = b"",
+        position: int | None = None,
+        seal: bool = True,
+        rolling: bool = False,
+        check: bool = True,
+    ) -> Marked:
+        """Return what `embed` returns together with the keystream position of the seal."""
+        options = EmbedOptions(key, payload, nonce, position, seal, rolling)
+        return self._embed(samples, sample_rate, options, check=check)
+
+    def _embed(
+        self, samples: npt.ArrayLike, sample_rate: int, options: EmbedOptions, *, check: bool
+    ) -> Marked:
         host = arrays.check(samples, sample_rate)  # (frames, channels)
         seconds = len(host) / sample_rate
         if seconds < SHORTEST_S:
             raise too_short(seconds)
-        stream = self.embedder(sample_rate, channels=host.shape[1], **how)
+        stream = self.embedder(sample_rate, options, channels=host.shape[1])
         *blocks, last = _blocks(host, sample_rate)
         parts = [*map(stream.push, blocks), stream.flush(last)]
         given = np.asarray(samples)
         marked = as_given(np.concatenate(parts), given.dtype, given.ndim)
+        if check and not self._reads(marked, sample_rate, options, stream.position):
+            why = why_unreadable(float(np.mean(np.square(host))), seconds)
+            # Names the line that called `embed`.
+            warnings.warn(f"the mark cannot be read back: {why}", MarkWarning, stacklevel=3)
         return Marked(marked, stream.position)
 
+    def _reads(
+        self,
+        marked: npt.NDArray[Any],
+        sample_rate: int,
+        options: EmbedOptions,
+        position: int | None,
+    ) -> bool:
+        """Return whether the rule V_A holds for what was embedded."""
+        key, payload, nonce = options.key, options.payload, options.nonce
+        if not options.rolling or position is None:
+            found = self.detect(marked, sample_rate)
+            return self.attribute(found, key=key, payload=payload, nonce=nonce).rule_holds
+        where = SealSearch((position,), reach_s=0.0)
+        analysis = self.analyse(marked, sample_rate)
+        verdict = self.judge(analysis, key=key, payload=payload, nonce=nonce, search=where)
+        return verdict.rule_holds
+
     def embedder(
-        self, sample_rate: int, *, channels: int = 1, **how: Unpack[How]
+        self, sample_rate: int, options: EmbedOptions, *, channels: int = 1
     ) -> StreamEmbedder:
-        """Begin to mark a stream with these weights."""
-        return StreamEmbedder(sample_rate, channels=channels, engine=self.engine, **how)
+        """Return an embedder of a stream with these weights."""
+        return StreamEmbedder(
+            sample_rate,
+            key=options.key,
+            payload=options.payload,
+            nonce=options.nonce,
+            position=options.position,
+            seal=options.seal,
+            rolling=options.rolling,
+            channels=channels,
+            networks=self.networks,
+        )
 
     def detector(
         self, sample_rate: int, *, channels: int = 1, levels: bool = False
     ) -> StreamDetector:
-        """Begin to look for a mark in a stream with these weights."""
-        return StreamDetector(sample_rate, channels=channels, levels=levels, engine=self.engine)
+        """Return a detector of a stream with these weights; with `levels` it also finds seals."""
+        return StreamDetector(sample_rate, channels=channels, levels=levels, networks=self.networks)
 
     def detect(self, samples: npt.ArrayLike, sample_rate: int) -> Detection:
-        """Return whether there is a mark, and where. Anyone can ask: no key is needed.
+        """Return whether there is a mark, and where. No key is needed.
 
-        Channels that differ are heard one by one and as their mix; the strongest counts.
+        Channels that differ are analysed one by one and as their mix; the strongest counts.
         """
         return self._pushed(samples, sample_rate, levels=False).detection()
 
     def analyse(self, samples: npt.ArrayLike, sample_rate: int) -> Analysis:
-        """Return a detection with what `judge` looks for a seal in, which takes longer."""
+        """Return a detection with the levels that `judge` searches, which takes longer."""
         return self._pushed(samples, sample_rate, levels=True).analysis()
 
     def _pushed(self, samples: npt.ArrayLike, sample_rate: int, *, levels: bool) -> StreamDetector:
-        heard = arrays.check(samples, sample_rate)
-        stream = self.detector(sample_rate, channels=heard.shape[1], levels=levels)
-        *blocks, last = _blocks(heard, sample_rate)
+        checked = arrays.check(samples, sample_rate)
+        stream = self.detector(sample_rate, channels=checked.shape[1], levels=levels)
+        *blocks, last = _blocks(checked, sample_rate)
         for block in blocks:
             stream.push(block)
         stream.flush(last)
@@ -137,22 +184,22 @@ class Watermarker:
         payload: int,
         nonce: bytes = b"",
         rho: int | None = None,
-        places: Places | None = None,
+        search: SealSearch | None = None,
     ) -> Verdict:
         """Return whether the recording carries this key's mark with this payload, and its seal.
 
-        `places` says where the seal is looked for, such as `Places((7,))` for position 7 alone.
+        `search` limits the search for the seal: `SealSearch((7,))` tests position 7 alone.
         """
         found = self.analyse(samples, sample_rate)
-        return self.judge(found, key=key, payload=payload, nonce=nonce, rho=rho, places=places)
+        return self.judge(found, key=key, payload=payload, nonce=nonce, rho=rho, search=search)
 
     def decode(
         self, found: Detection, *, key: Key, nonce: bytes = b"", position: int | None = None
     ) -> int:
-        """Read the payload of a detection with a key. A wrong key reads a random number.
+        """Return the payload of a detection. A wrong key gives a random number.
 
-        Of several marks it is that of the strongest. Give the position of a recording whose code
-        rolls; it must not have been cut at its start.
+        Of several marks the strongest is read. A rolling code needs its `position`, and a recording
+        that was not cut at its start.
         """
         codes.check_secret(key, nonce)
         if position is not None:
@@ -169,11 +216,11 @@ class Watermarker:
         rho: int | None = None,
         tries: int = 1,
     ) -> Verdict:
-        """Apply the rule V_A alone to a detection; `tries` is the number of parties it is put to.
+        """Return the verdict of the rule V_A alone; `tries` is the number of parties tried.
 
-        Every mark that was found is tried, and the nearest counts. One key tried on several marks
-        is one chance for each of them at most; parties have keys of their own. No seal is looked
-        for, and a code that rolls is not read: `judge` does both.
+        Every mark that was found is tried, and the nearest counts, which multiplies the chance of a
+        wrong key at most by their number. No seal is searched for, and a rolling code is not read:
+        `judge` does both.
         """
         codes.check_secret(key, nonce)
         payloads = self._payloads(found, key, nonce)
@@ -189,24 +236,24 @@ class Watermarker:
         nonce: bytes = b"",
         rho: int | None = None,
         tries: int = 1,
-        places: Places | None = None,
+        search: SealSearch | None = None,
     ) -> Verdict:
-        """Apply the rule V_A as `attribute` does, and look for the seal and a rolling code.
+        """Return the verdict of the rule V_A, the seal and a rolling code.
 
-        The seal is looked for in the `places`: the usual ones unless they are given. A rolling
-        code is read where the seal holds, and from the start of a single position, in each view
-        that is marked.
+        `search` limits the search for the seal; by default the usual positions are tested. A
+        rolling code is read where the seal holds, and from the start of a single position, in each
+        view that is marked.
         """
         codes.check_secret(key, nonce)
-        places, bits, marked = places or Places(), self.card.bits, found.detection
+        search, bits, marked = search or SealSearch(), self.card.bits, found.detection
         code = codes.encode(payload, key, bits, nonce)
-        seal = find(found.levels, key, code, places, 2 * tries)
-        roll = find_roll(marked, Roll(key, payload, bits, nonce), places, 2 * tries)
+        seal = find(found.levels, key, code, search, 2 * tries)
+        roll = find_roll(marked, Roll(key, payload, bits, nonce), search, 2 * tries)
         payloads = self._payloads(marked, key, nonce)
-        known = len(places.positions) == 1
+        known = len(search.positions) == 1
         readings = len(payloads) + known * len(marked.views)
         begins = [(one.position, one.start_s) for one in (seal, roll) if one.holds]
-        begins += [(places.positions[0], 0.0)] if known else []
+        begins += [(search.positions[0], 0.0)] if known else []
         payloads += [
             read_along(view, key, nonce, *begin) for view in marked.views for begin in begins
         ]
@@ -221,7 +268,7 @@ class Watermarker:
     def _weigh(
         self, payloads: list[codes.Bits], readings: int, payload: int, rho: int | None
     ) -> Evidence:
-        """Weigh the nearest of the payloads that were read."""
+        """Return the evidence of the nearest of the payloads that were read."""
         bits, rho = self.card.bits, self.card.rho if rho is None else rho
         registered = codes.to_bits(payload, bits)
         distance = min(codes.distance(one, registered) for one in payloads)
@@ -229,7 +276,7 @@ class Watermarker:
 
 
 def why_unreadable(power: float, seconds: float) -> str:
-    """Guess why a host of this mean square and length does not hold a mark."""
+    """Return the likely reason why a host of this mean square and length holds no mark."""
     if 10 * np.log10(power + 1e-20) < SILENCE_DBFS:
         return "the recording is silent"
     if seconds < SHORT_S:
@@ -241,28 +288,3 @@ def _blocks(samples: arrays.Samples, sample_rate: int) -> Iterator[arrays.Sample
     size = round(BLOCK_S * sample_rate)
     for start in range(0, len(samples), size):
         yield samples[start : start + size]
-
-
-def embed(samples: npt.ArrayLike, sample_rate: int, **how: Unpack[How]) -> npt.NDArray[Any]:
-    """Mark samples with the shipped model: see `Watermarker.embed`."""
-    return Watermarker().embed(samples, sample_rate, **how)
-
-
-def detect(samples: npt.ArrayLike, sample_rate: int) -> Detection:
-    """Look for a mark with the shipped model: see `Watermarker.detect`."""
-    return Watermarker().detect(samples, sample_rate)
-
-
-def verify(
-    samples: npt.ArrayLike,
-    sample_rate: int,
-    *,
-    key: Key,
-    payload: int,
-    nonce: bytes = b"",
-    places: Places | None = None,
-) -> Verdict:
-    """Verify a party's mark with the shipped model: see `Watermarker.verify`."""
-    return Watermarker().verify(
-        samples, sample_rate, key=key, payload=payload, nonce=nonce, places=places
-    )

@@ -23,7 +23,7 @@ from keybound.benchmark.report.summaries import gather
 from keybound.benchmark.report.tables_seals import cost, false_acceptance, forgery, sealed
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError
-from keybound.watermark.watermarker import Marked, Watermarker
+from keybound.watermark.watermarker import Watermarker
 
 DATA = Path(__file__).parents[2] / "data"
 PLAN = Plan(keybound, (DATA,), ("seal",), ("clean", "gain"), most=2, wrong_keys=20)
@@ -191,11 +191,11 @@ def test_speech_without_recordings_is_refused(tmp_path):
 def test_rolling_is_passed_on_under_a_name_of_its_own(monkeypatch):
     asked = []
 
-    def mark(self, samples, rate, **how):  # noqa: ARG001
+    def embed(self, samples, rate, **how):  # noqa: ARG001
         asked.append(how)
-        return Marked(samples, how["position"])
+        return samples
 
-    monkeypatch.setattr(Watermarker, "mark", mark)
+    monkeypatch.setattr(Watermarker, "embed", embed)
     clip = np.zeros(16000, np.float32)
     for rolling in (False, True):
         made = chosen("keybound", None, rolling=rolling)()

@@ -222,10 +222,10 @@ def _trailer(data: bytes, start: int, end: int) -> tuple[str, int, int] | None:
 def _trailing(piece: Piece) -> Meaning:
     data = piece.data
     if piece.name == "ID3v1":
-        places = {"title": (3, 33), "artist": (33, 63), "album": (63, 93), "date": (93, 97)}
+        offsets = {"title": (3, 33), "artist": (33, 63), "album": (63, 93), "date": (93, 97)}
         texts = {
             name: data[a:b].split(b"\0")[0].decode("latin-1").strip()
-            for name, (a, b) in (places | {"comment": (97, 125)}).items()
+            for name, (a, b) in (offsets | {"comment": (97, 125)}).items()
         }
         return Meaning(tuple((name, text) for name, text in texts.items() if text))
     if piece.name == "Lyrics3":

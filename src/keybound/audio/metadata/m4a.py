@@ -32,7 +32,7 @@ class Box(NamedTuple):
 
 
 def boxes(data: bytes, start: int, end: int) -> Iterator[Box]:
-    """Yield the boxes that lie between two places."""
+    """Yield the boxes that lie between two offsets."""
     while start + 8 <= end:
         size, name = struct.unpack_from(">I4s", data, start)
         body = start + 8

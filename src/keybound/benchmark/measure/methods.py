@@ -59,14 +59,15 @@ def plain(reading: Reading, key: Key | None) -> int:  # noqa: ARG001
 def keybound(
     folder: Path | None = None, name: str = "keybound", *, seal: bool = True, rolling: bool = False
 ) -> Method:
-    """Return KeyBound with the shipped weights, or those of a folder; `rolling` goes to `mark`."""
+    """Return KeyBound with the shipped weights, or those of a folder; `rolling` goes to `embed`."""
     marker = Watermarker(folder)
     card = marker.card
 
     def embed(clip: Clip, secret: Secret) -> Clip:
-        how: Any = {"seal": seal, "position": secret.position if seal else None}
-        own: Any = {"key": secret.key, "payload": secret.payload, "rolling": rolling}
-        marked: Clip = marker.mark(clip, card.rate, **own, **how).samples
+        how: Any = {"key": secret.key, "payload": secret.payload, "seal": seal}
+        how |= {"position": secret.position} if seal else {}
+        how |= {"rolling": True} if rolling else {}
+        marked: Clip = marker.embed(clip, card.rate, **how, check=False)
         return marked
 
     def read(clip: Clip) -> Reading:

@@ -19,7 +19,7 @@ from keybound.benchmark.measure.rows import Row
 from keybound.crypto.keys import Key
 from keybound.provenance import fingerprint, matching
 from keybound.provenance.origin import Origin
-from keybound.seal.search import Places
+from keybound.seal.search import SealSearch
 from keybound.types import Analysis
 from keybound.watermark import channels
 from keybound.watermark.verdict import Verdict
@@ -36,7 +36,7 @@ MEASURES = (metrics.pesq, metrics.stoi, metrics.visqol)
 @lru_cache(maxsize=1)
 def record_of(case: Case) -> fingerprint.Fingerprint:
     """Return the fingerprint that the party keeps of what it marked."""
-    return fingerprint.take(channels.listen(case.marked))
+    return fingerprint.take(channels.levels_of(case.marked))
 
 
 def judge(case: Case, heard: Clip, secret: Secret, *, search: bool = True) -> Row:
@@ -44,11 +44,11 @@ def judge(case: Case, heard: Clip, secret: Secret, *, search: bool = True) -> Ro
     marker = case.marker
     found = marker.analyse(heard, case.method.rate)
     whose: Any = {"key": secret.key, "payload": secret.payload}
-    known = marker.judge(found, **whose, places=Places((secret.position,)))
+    known = marker.judge(found, **whose, search=SealSearch((secret.position,)))
     row: Row = {"presence": known.presence, "errors": known.distance, "bits": known.bits}
     row |= {"verified": known.rule_holds} | told(case, known, found)
     if search:
-        wide = marker.judge(found, **whose, places=Places())
+        wide = marker.judge(found, **whose, search=SealSearch())
         row |= {f"{name}_256": value for name, value in told(case, wide, found).items()}
     return row
 
@@ -97,9 +97,9 @@ def wrong_keys(case: Case, face: Row) -> Row:
     marker = case.marker
     found = marker.analyse(heard, case.method.rate)
     rng = case.chance("wrong keys")
-    where, payload = Places((case.secret.position,)), case.secret.payload
+    where, payload = SealSearch((case.secret.position,)), case.secret.payload
     wrong = (Key(rng.bytes(32)) for _ in range(case.plan.wrong_keys))
-    p = np.array([marker.judge(found, key=k, payload=payload, places=where).seal.p for k in wrong])
+    p = np.array([marker.judge(found, key=k, payload=payload, search=where).seal.p for k in wrong])
     below = [int(np.sum(p < level)) for level in P_LEVELS]
     return {"keys": len(p), "below": below, "least_log10_p": math.log10(max(p.min(), 1e-300))}
 
@@ -123,8 +123,9 @@ def forged(case: Case, face: Row) -> Row:
     forgery = np.empty_like(case.other)
     for start, reading in zip(starts, readings, strict=True):
         how: Any = {"key": own, "payload": method.decode(reading, None) ^ change}
-        made = case.marker.mark(case.other, rate, **how, position=case.secret.position)
-        forgery[start:] = made.samples[start:]
+        position = case.secret.position
+        made = case.marker.embed(case.other, rate, **how, position=position, check=False)
+        forgery[start:] = made[start:]
     return judge(case, forgery, Secret(case.secret.key, payload, case.secret.position))
 
 
@@ -136,7 +137,7 @@ def copied(case: Case, face: Row) -> Row:
     """
     moved = copying.copied(case.host, case.marked, case.other, face["attack"])
     heard = np.clip(moved, -1, 1).astype(np.float32)
-    found = matching.match(record_of(case), channels.listen(heard))
+    found = matching.match(record_of(case), channels.levels_of(heard))
     row: Row = {"decision": found.decision, "agreement": found.agreement}
     return row | {"holds": judge(case, heard, case.secret, search=False)["holds"]}
 
@@ -171,7 +172,7 @@ def averaged(case: Case, face: Row) -> Row:
 def cost(case: Case, face: Row) -> Row:  # noqa: ARG001
     """Measure the quality of the marked recording with its seal and without."""
     whose: Any = {"key": case.secret.key, "payload": case.secret.payload}
-    bare = case.marker.mark(case.host, case.method.rate, **whose, seal=False).samples
+    bare = case.marker.embed(case.host, case.method.rate, **whose, seal=False, check=False)
     row: Row = {}
     for which, heard in (("", case.marked), ("_unsealed", bare)):
         for measure in MEASURES if find_spec("visqol") else MEASURES[:-1]:

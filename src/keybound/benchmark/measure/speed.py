@@ -19,6 +19,7 @@ from keybound.benchmark.measure.protocol import Clip, secret_of
 from keybound.benchmark.measure.rows import Row
 from keybound.benchmark.peers import METHODS, available
 from keybound.watermark import files
+from keybound.watermark.stream import EmbedOptions
 from keybound.watermark.watermarker import Watermarker
 
 VERBS = ("embed", "detect")
@@ -80,9 +81,9 @@ def _file_jobs(seconds: float, place: Path) -> tuple[Callable[[], Any], Callable
     marker, secret = Watermarker(), secret_of(0, 0, 16)
     host, out = place / f"{seconds:g}.wav", place / "marked.wav"
     soundfile.write(host, _noise(seconds, RATE), RATE, subtype="PCM_16")
-    how: Any = {"key": secret.key, "payload": secret.payload, "position": secret.position}
+    options = EmbedOptions(secret.key, secret.payload, position=secret.position)
     return (
-        lambda: files.mark(marker, host, out, **how, replace=True),
+        lambda: files.embed(marker, host, out, options, check=False, replace=True),
         lambda: files.detect(marker, host),
     )
 

@@ -1,0 +1,66 @@
+"""The public functions: a `Watermarker` with the shipped weights, in one call."""
+
+from typing import Any
+
+import numpy.typing as npt
+
+from keybound.crypto.keys import Key
+from keybound.seal.search import SealSearch
+from keybound.types import Detection
+from keybound.watermark.stream import EmbedOptions
+from keybound.watermark.verdict import Verdict
+from keybound.watermark.watermarker import Marked, Watermarker
+
+
+def embed(
+    samples: npt.ArrayLike,
+    sample_rate: int,
+    *,
+    key: Key,
+    payload: int,
+    nonce: bytes = b"",
+    position: int | None = None,
+    seal: bool = True,
+    rolling: bool = False,
+    check: bool = True,
+) -> npt.NDArray[Any]:
+    """Return the samples with a mark, by the shipped weights: see `Watermarker.embed`."""
+    options = EmbedOptions(key, payload, nonce, position, seal, rolling)
+    return Watermarker()._embed(samples, sample_rate, options, check=check).samples
+
+
+def embed_with_position(
+    samples: npt.ArrayLike,
+    sample_rate: int,
+    *,
+    key: Key,
+    payload: int,
+    nonce: bytes = b"",
+    position: int | None = None,
+    seal: bool = True,
+    rolling: bool = False,
+    check: bool = True,
+) -> Marked:
+    """Return what `embed` returns together with the keystream position of the seal."""
+    options = EmbedOptions(key, payload, nonce, position, seal, rolling)
+    return Watermarker()._embed(samples, sample_rate, options, check=check)
+
+
+def detect(samples: npt.ArrayLike, sample_rate: int) -> Detection:
+    """Return whether there is a mark, and where: see `Watermarker.detect`."""
+    return Watermarker().detect(samples, sample_rate)
+
+
+def verify(
+    samples: npt.ArrayLike,
+    sample_rate: int,
+    *,
+    key: Key,
+    payload: int,
+    nonce: bytes = b"",
+    search: SealSearch | None = None,
+) -> Verdict:
+    """Return whether it is this party's mark: see `Watermarker.verify`."""
+    return Watermarker().verify(
+        samples, sample_rate, key=key, payload=payload, nonce=nonce, search=search
+    )
