@@ -1,10 +1,9 @@
-"""Measures of audio and of rates. Each takes plain arrays and gives plain numbers.
+"""Measures of audio. Each takes plain arrays and returns a plain number.
 
-A measure that cannot score a clip gives None, so that means can leave it out and count it.
+A measure that cannot score a clip returns None, so that means can leave it out and count it.
 """
 
 import warnings
-from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import scipy.signal
-import scipy.stats
 
 from keybound.audio import recordings
 from keybound.benchmark.measure.protocol import Clip
@@ -128,26 +126,3 @@ def _dnsmos_session() -> Any:
 
     weights = Path(speechmos.__path__[0]) / "dnsmos_models" / "sig_bak_ovr.onnx"
     return onnxruntime.InferenceSession(weights, providers=["CPUExecutionProvider"])
-
-
-def interval(hits: int, trials: int, level: float = 0.95) -> tuple[float, float]:
-    """Return the Clopper–Pearson interval of a rate."""
-    found = scipy.stats.binomtest(hits, trials).proportion_ci(level, method="exact")
-    return float(found.low), float(found.high)
-
-
-def bootstrap(
-    values: Sequence[float], resamples: int = 2000, level: float = 0.95
-) -> tuple[float, float]:
-    """Return the percentile interval of a mean over resampled clips, the same on every run."""
-    array = np.asarray(values, np.float64)
-    rng = np.random.default_rng(0)
-    means = array[rng.integers(len(array), size=(resamples, len(array)))].mean(axis=1)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
-
-
-def threshold_at(scores: Sequence[float], rate: float) -> float:
-    """Return the lowest threshold that at most this share of unmarked scores reaches."""
-    ordered = np.sort(np.asarray(scores, np.float64))[::-1]
-    return float(np.nextafter(ordered[int(rate * len(ordered))], np.inf))

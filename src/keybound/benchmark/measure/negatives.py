@@ -5,7 +5,8 @@ windows of a second, as the threshold was calibrated. One row, of the suite `nul
 and attack.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import scipy.signal
@@ -13,7 +14,7 @@ import scipy.signal
 from keybound.attacks import attack, available
 from keybound.attacks.music import compose
 from keybound.benchmark.measure.plan import Case, Plan
-from keybound.benchmark.measure.protocol import Clip, rng_of, whole_recordings
+from keybound.benchmark.measure.protocol import Clip, files_in, read_mono, rng_of
 from keybound.benchmark.measure.rows import Row
 
 PIECE_S = 8.0  # of a made sound: long enough for a melody, short enough for many
@@ -51,14 +52,15 @@ def sounds(plan: Plan, face: Row, rate: int) -> Iterator[Clip]:
         return (MADE[source](rng_of(seed, i, source), rate) for i in range(pieces))
     folder = {"noise": plan.noise, "synthetic-speech": plan.synthetic}.get(source, plan.speech[0])
     assert folder is not None
-    return attacked(whole_recordings(folder, rate), face["attack"], rate, seed)
+    return attacked(folder, face["attack"], rate, seed)
 
 
-def attacked(sounds: Iterable[Clip], name: str, rate: int, seed: int) -> Iterator[Clip]:
-    """Apply an attack to each sound with the parameters that (seed, sound, attack) draw."""
+def attacked(folder: Path, name: str, rate: int, seed: int) -> Iterator[Clip]:
+    """Yield the recordings of a folder, attacked with what (seed, recording, attack) draw."""
     hit = attack(name)
-    for index, sound in enumerate(sounds):
-        yield hit.apply(sound, rate, hit.draw(rng_of(seed, index, name), None))
+    for index, path in enumerate(files_in(folder)):
+        drawn = hit.draw(rng_of(seed, index, name), None)
+        yield hit.apply(read_mono(path, rate), rate, drawn)
 
 
 def silence(rng: Generator, rate: int) -> Clip:

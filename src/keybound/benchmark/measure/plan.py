@@ -16,6 +16,7 @@ from keybound.attacks import attack
 from keybound.benchmark.measure.methods import Method, Reading
 from keybound.benchmark.measure.protocol import Clip, Secret, rng_of, secret_of
 from keybound.benchmark.measure.rows import Row
+from keybound.watermark.watermarker import Watermarker
 
 # Hosts of a suite: the first clip of each recording; pieces of each speaker's recordings, joined;
 # the same with a key of its own for each length; none, for what reads folders by itself.
@@ -70,6 +71,12 @@ class Case:
     def number(self) -> int:
         """Return the number of the recording, which its secret and all chance follow from."""
         return self.first + self.index
+
+    @property
+    def marker(self) -> Watermarker:
+        """Return KeyBound itself, for what no other method has."""
+        assert self.method.marker is not None
+        return self.method.marker
 
     @cached_property
     def secret(self) -> Secret:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from keybound.benchmark.measure.samples import Sample
 from keybound.benchmark.report import layout, paper
 from keybound.benchmark.report.grid import noted, rate_of_alarms, stacked
 from keybound.benchmark.report.labels import label, paper_name, titled
 from keybound.benchmark.report.layout import Cell, Column, Table
-from keybound.benchmark.report.summaries import CLEAN, NOMINAL, SECOND, SHIPPED, Evidence, Sample
+from keybound.benchmark.report.summaries import CLEAN, NOMINAL, SECOND, SHIPPED, Evidence
 
 THEIRS = "KeyBound, paper"  # the group of the published figures of KeyBound
 Line = tuple[str, str]  # a method, "" where every column has its own, and an attack
@@ -145,7 +146,8 @@ def attack_table(
     def cells(line: Any) -> Any:
         if isinstance(line, str) or isinstance(line[0], Cell):
             return line
-        return (layout.name(label(line[1])), *(c for block in blocks for c in block.cells(*line)))
+        name = Cell(label(line[1]), kind="name")
+        return (name, *(c for block in blocks for c in block.cells(*line)))
 
     told = "what happened to the clip between marking and reading"
     columns = [Column(first, told, words=True), *(c for block in blocks for c in block.columns)]

@@ -20,7 +20,6 @@ from keybound.benchmark.report.figures import (
     SOFT,
     Picture,
     blank,
-    drawn,
     legend,
 )
 from keybound.benchmark.report.labels import label, paper_name, titled
@@ -46,7 +45,6 @@ def columns(e: Evidence) -> dict[str, Figures]:
     return found
 
 
-@drawn
 def heat_map(e: Evidence) -> Picture | None:
     """Draw DA and BA of every method under every attack; only what is lost has colour."""
     if not e.marked_methods:
@@ -107,7 +105,6 @@ def _square(axes: Any, x: float, y: int, value: float | None, chance: float) -> 
     axes.text(x + 0.5, y + 0.72, text, ha="center", size=7.5, color=INK)
 
 
-@drawn
 def frontier(e: Evidence) -> Picture | None:
     """Draw bit accuracy against PESQ: measured methods, budgets, and the paper's."""
     budgets = e.study("budget/")

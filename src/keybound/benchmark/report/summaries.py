@@ -1,142 +1,20 @@
-"""Summaries: what rows say of a method, as rates and means. Pure functions of rows.
+"""Evidence: all rows, sorted by what they are about, and the samples that tables are made of.
 
-Rows are taken as they were measured: a missing or null measure is left out and counted, never
-filled. Nothing here prints, draws or knows the paper's figures.
+Nothing here prints, draws or knows the paper's figures.
 """
 
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
-import numpy as np
-
-from keybound.benchmark.measure import metrics
 from keybound.benchmark.measure.methods import STUDIES
 from keybound.benchmark.measure.rows import Row, identity
+from keybound.benchmark.measure.samples import RHO, USUAL, Mean, Sample, threshold_at
 
 SECOND = 1.0  # the clips of the main tables; other lengths have their own
 NOMINAL = 0.01  # the false-positive rate that thresholds are set for
-USUAL_RHO = 2  # where a method's facts are missing: the paper's rule
-# Thresholds: the method's own, the paper's protocol, and the latter where a method ships none.
-SHIPPED, CLEAN, USUAL = "shipped", "clean", "usual"
-
-
-@dataclass(frozen=True)
-class Rate:
-    """How many of how many."""
-
-    hits: int
-    trials: int
-
-    @property
-    def value(self) -> float | None:
-        return self.hits / self.trials if self.trials else None
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """The Clopper–Pearson interval at 95 %."""
-        return metrics.interval(self.hits, self.trials) if self.trials else None
-
-
-@dataclass(frozen=True)
-class Mean:
-    """A mean over the clips that could be scored, and how many could not."""
-
-    values: tuple[float, ...]
-    left_out: int
-
-    @property
-    def trials(self) -> int:
-        return len(self.values)
-
-    @property
-    def value(self) -> float | None:
-        return float(np.mean(self.values)) if self.values else None
-
-    @property
-    def low(self) -> float | None:
-        """The 5th percentile."""
-        return float(np.quantile(self.values, 0.05)) if self.values else None
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """The percentile interval at 95 % over 2,000 resamplings of the clips."""
-        return metrics.bootstrap(self.values) if self.values else None
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Rows of one method, with its thresholds and the wrong bits that it tolerates."""
-
-    rows: Sequence[Row]
-    cuts: Mapping[str, float | None] = field(default_factory=dict)
-    rho: int = USUAL_RHO
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @property
-    def score(self) -> str:
-        """The presence score of marked clips: rows of security suites have no unmarked side."""
-        return "marked" if self.rows and "marked" in self.rows[0] else "presence"
-
-    def where(self, **wanted: Any) -> "Sample":
-        """Return the rows that have these values."""
-        found = [r for r in self.rows if all(r.get(k) == value for k, value in wanted.items())]
-        return replace(self, rows=found)
-
-    def by(self, *keys: str) -> list[tuple[Any, "Sample"]]:
-        """Return the rows by their values of some keys, in order; of one key the value itself."""
-        parts: dict[Any, list[Row]] = {}
-        for row in self.rows:
-            value = tuple(row[key] for key in keys)
-            parts.setdefault(value if len(keys) > 1 else value[0], []).append(row)
-        return [(value, replace(self, rows=parts[value])) for value in sorted(parts)]
-
-    def mean(self, measure: str) -> Mean:
-        """Return the mean of a measure, counting the rows that have none."""
-        found = [row.get(measure) for row in self.rows]
-        values = tuple(float(v) for v in found if v is not None and math.isfinite(v))
-        return Mean(values, len(found) - len(values))
-
-    def accuracy(self, errors: str = "errors") -> Mean:
-        """Return the bit accuracy over clips; a list of errors counts by its mean."""
-        known = [row for row in self.rows if row.get(errors) is not None]
-        values = tuple(1 - float(np.mean(row[errors])) / row["bits"] for row in known)
-        return Mean(values, len(self) - len(values))
-
-    def share(self, flag: str) -> float | None:
-        """Return the share of rows of which something is true."""
-        found = [bool(row[flag]) for row in self.rows if row.get(flag) is not None]
-        return Rate(sum(found), len(found)).value
-
-    def reached(self, which: str = USUAL, side: str = "") -> Rate:
-        """Return how many scores reach a threshold: DA of the marked side, FPR of the unmarked."""
-        cut, scores = self.cuts[which], self.mean(side or self.score).values
-        if cut is None:
-            return Rate(0, 0)
-        return Rate(sum(score >= cut for score in scores), len(scores))
-
-    def verified(self, which: str = USUAL, rho: int | None = None) -> Rate:
-        """Return how many clips the rule V_A accepts: presence, and at most `rho` wrong bits."""
-        cut, most = self.cuts[which], self.rho if rho is None else rho
-        if cut is None:
-            return Rate(0, 0)
-        accepted = [
-            row[self.score] >= cut and row["errors"] <= most
-            for row in self.rows
-            if row.get(self.score) is not None and row.get("errors") is not None
-        ]
-        return Rate(sum(accepted), len(accepted))
-
-    def matched(self, rate: float) -> float | None:
-        """Return DA at a threshold that lets this share of equally attacked clips pass."""
-        scores = self.mean("unmarked").values
-        cut = metrics.threshold_at(scores, rate) if scores else None
-        return replace(self, cuts={USUAL: cut}).reached().value
+SHIPPED, CLEAN = "shipped", "clean"  # thresholds: the method's own, and the paper's protocol
 
 
 @dataclass(frozen=True)
@@ -166,7 +44,8 @@ class Evidence:
     def study(self, prefix: str) -> tuple[str, ...]:
         """Return the methods of a study: by number where they have one, baseline first."""
         found = {m for m, _, _ in self.clips} | {m for _, m in self.suites}
-        return tuple(sorted((m for m in found if m.startswith(prefix)), key=_study_order))
+        own = (method for method in found if method.startswith(prefix))
+        return tuple(sorted(own, key=lambda m: (not m.endswith("/baseline"), natural(m))))
 
     def attacks(self, method: str, seconds: float | None = SECOND) -> tuple[str, ...]:
         """Return the attacks that a method was measured under, noise-5 before noise-10."""
@@ -204,7 +83,7 @@ class Evidence:
 
     def rho(self, method: str) -> int:
         """Return the wrong bits that a method's attribution tolerates."""
-        return int(self.facts(method).get("rho", USUAL_RHO))
+        return int(self.facts(method).get("rho", RHO))
 
     def bits(self, method: str) -> int | None:
         """Return the bits of a method's payload."""
@@ -224,7 +103,7 @@ class Evidence:
             return None if shipped is None else float(shipped)
         if (method, seconds) not in self._cuts:
             scores = Sample(self.rows(method, "clean", seconds)).mean("unmarked").values
-            cut = metrics.threshold_at(scores, NOMINAL) if scores else None
+            cut = threshold_at(scores, NOMINAL) if scores else None
             self._cuts[method, seconds] = cut
         return self._cuts[method, seconds]
 
@@ -269,14 +148,6 @@ def natural(name: str) -> list[tuple[bool, float, str]]:
     """Return a key that sorts the numbers in names by their size."""
     parts = re.split(r"(\d+(?:\.\d+)?)", name)
     return [(i % 2 == 1, float(p) if i % 2 else 0.0, p) for i, p in enumerate(parts)]
-
-
-def _study_order(method: str) -> tuple[bool, float, str]:
-    rest = method.partition("/")[2]
-    try:
-        return (False, float(rest.partition("-")[0]), rest)
-    except ValueError:
-        return (rest != "baseline", math.inf, rest)
 
 
 def total_left_out(means: Mapping[str, Mean]) -> str:

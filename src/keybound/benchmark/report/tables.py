@@ -60,13 +60,12 @@ TABLES: dict[str, tuple[str, Callable[[Evidence], Table | None]]] = {
     "Speed": ("speed", quality.speed),
     "Not run": ("not-run", quality.missing),
 }
-FILES = ("tables.md", "tables.tex")
 PREAMBLE = """% Made from the rows by `keybound bench tables`: do not edit.
 % Needs booktabs, graphicx and amssymb."""
 
 
 def make_tables(rows: Iterable[Row]) -> tuple[list[Table], list[str]]:
-    """Make every table that the rows give, and name those that have no rows yet."""
+    """Return every table that the rows have, and the titles of those without rows."""
     evidence = gather(rows)
     tables, empty = [], []
     for title, (name, make) in TABLES.items():
@@ -113,7 +112,7 @@ def write_tables(rows: Iterable[Row], folder: Path) -> list[Path]:
 
 
 def check_tables(rows: Iterable[Row], folder: Path) -> list[str]:
-    """Name the files of tables that differ from what the rows give, or are not there."""
+    """Return the files of tables that are absent or differ from those of the rows."""
     return [
         name
         for name, text in render(rows).items()

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from keybound.benchmark.measure.samples import USUAL, Rate, Sample
 from keybound.benchmark.report.grid import Rows, grid, stacked
 from keybound.benchmark.report.labels import thresholds
 from keybound.benchmark.report.layout import Table, power
-from keybound.benchmark.report.summaries import USUAL, Evidence, Rate, Sample
+from keybound.benchmark.report.summaries import Evidence
 from keybound.crypto.codes import bound
 
 COMBINATIONS = {

@@ -6,7 +6,7 @@ from keybound.attacks import SUITES
 from keybound.benchmark.report import columns, labels, paper
 from keybound.benchmark.report.columns import THEIRS, Block, attack_table, from_paper, measured
 from keybound.benchmark.report.grid import Rows, grid
-from keybound.benchmark.report.labels import PUBLISHED, counted, in_order, label, short, titled
+from keybound.benchmark.report.labels import PUBLISHED, counted, in_order, label, titled
 from keybound.benchmark.report.layout import Table
 from keybound.benchmark.report.summaries import SECOND, Evidence, natural
 
@@ -160,14 +160,15 @@ def pairs(e: Evidence) -> Table | None:
         return None
     there = {part for pair in found for part in pair.split("+")}
     attacks = [attack for attack in paper.ATTACKS if attack in there]
+    short = {a: label(a).partition(" (")[0] for a in attacks}  # without parameters
     rows: Rows = []
     for measure in ("BA", "V_A"):
         value = columns.MEASURES[measure]
         rows.append(f"{measure}, by first attack")
         for first in attacks:
             chains = (e.of(method, f"{first}+{then}") for then in attacks)
-            rows.append((short(first), *map(value, chains)))
-    heads = (f"then: {short(a)} | followed by {label(a)} | 2" for a in attacks)
+            rows.append((short[first], *map(value, chains)))
+    heads = (f"then: {short[a]} | followed by {label(a)} | 2" for a in attacks)
     return grid(
         f"Bit accuracy and attribution of {titled(method)} under one attack (rows) followed by "
         "another (columns).",

@@ -103,7 +103,7 @@ def other_speech(e: Evidence) -> Table | None:
 
     def across(name: str, cells: list[Cell]) -> tuple[Cell, ...]:
         """Return a line with one cell for each set of speech."""
-        return (layout.name(name), *(replace(cell, span=len(SHARES) + 1) for cell in cells))
+        return (Cell(name, kind="name"), *(replace(cell, span=len(SHARES) + 1) for cell in cells))
 
     def quality(method: str, measure: str, digits: int) -> list[Cell]:
         means = [of.of(method, "quality").mean(measure).value for of in every.values()]

@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from keybound.benchmark.measure.samples import Sample
 from keybound.benchmark.report import columns, layout, paper
 from keybound.benchmark.report.grid import Rows, grid, stacked
 from keybound.benchmark.report.labels import PUBLISHED, label, thresholds, titled
 from keybound.benchmark.report.layout import BLANK, EMPTY, Cell, Table, number, power, published
-from keybound.benchmark.report.summaries import CLEAN, SHIPPED, Evidence, Sample
+from keybound.benchmark.report.summaries import CLEAN, SHIPPED, Evidence
 from keybound.crypto.codes import bound
 
 READERS = {"right": "Right key", "zero": "No key (zero mask)", "wrong": "Wrong keys"}

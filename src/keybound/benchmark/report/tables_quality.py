@@ -2,11 +2,12 @@
 
 from typing import Any
 
+from keybound.benchmark.measure.samples import Mean, Rate, Sample
 from keybound.benchmark.report import columns, layout, paper
 from keybound.benchmark.report.grid import Rows, grid
 from keybound.benchmark.report.labels import PUBLISHED, counted, label, titled
 from keybound.benchmark.report.layout import BLANK, EMPTY, Cell, Table, between, published
-from keybound.benchmark.report.summaries import SECOND, Evidence, Mean, Rate, Sample, total_left_out
+from keybound.benchmark.report.summaries import SECOND, Evidence, total_left_out
 
 LABELS = {
     "pesq": "PESQ",
@@ -133,8 +134,7 @@ def intervals(e: Evidence) -> Table | None:
         ours: value | measured | 3
         ours: 95 % CI | {INTERVAL}
         ours: n | clips
-        paper: value | {PUBLISHED}
-        paper: 95 % CI | {PUBLISHED}""",
+        paper: value; 95 % CI | {PUBLISHED}""",
         rows if any(row[1] is not None for row in rows) else [],
     )
 

@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 
 from keybound.attacks import SUITES
+from keybound.benchmark.measure.samples import Rate, Sample
 from keybound.benchmark.measure.seals import P_LEVELS
 from keybound.benchmark.report.grid import Rows, grid, stacked
 from keybound.benchmark.report.labels import label, titled
 from keybound.benchmark.report.layout import Table
-from keybound.benchmark.report.summaries import Evidence, Rate, Sample, natural
+from keybound.benchmark.report.summaries import Evidence, natural
 
 ACCEPTED = "p < 1e-6 after correction for every place searched"
 KNOWN = f"share accepted, position known: {ACCEPTED}"

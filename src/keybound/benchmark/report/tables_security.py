@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from keybound.benchmark.measure.samples import Sample
 from keybound.benchmark.report import paper
 from keybound.benchmark.report.grid import Rows, grid, rate_of_alarms, stacked
 from keybound.benchmark.report.labels import PUBLISHED, label, thresholds, titled
 from keybound.benchmark.report.layout import BLANK, Table, between, not_run
-from keybound.benchmark.report.summaries import CLEAN, SHIPPED, Evidence, Sample, natural
+from keybound.benchmark.report.summaries import CLEAN, SHIPPED, Evidence, natural
 
 NETWORKS = {"unet": "U-net on the waveform (the paper's)", "gains": "network that predicts gains"}
 COPIED = {
@@ -79,10 +80,7 @@ def remover(e: Evidence) -> Table | None:
         ours: PESQ | {cleaned} | 2
         ours: STOI | {cleaned} | 3
         ours: SNR | {cleaned}, dB | 1
-        paper: DA | {PUBLISHED} | 2p
-        paper: BA | {PUBLISHED} | 2p
-        paper: PESQ | {PUBLISHED} | 2p
-        paper: STOI | {PUBLISHED} | 2p
+        paper: DA; BA; PESQ; STOI | {PUBLISHED} | 2p
         paper: SNR | {PUBLISHED} | 1p""",
         rows,
         thresholds(e, methods),
@@ -116,8 +114,7 @@ def host_binding(e: Evidence) -> Table | None:
         gain field: corr. | correlation of log |marked| / |host|, {pair} | 3@2<
         gain field: cosine | cosine of log |marked| / |host|, {pair} | 3@2<
         hosts | clips compared with each other
-        paper: corr. | {PUBLISHED} | 2p
-        paper: cosine | {PUBLISHED} | 2p""",
+        paper: corr.; cosine | {PUBLISHED} | 2p""",
         rows,
     )
 

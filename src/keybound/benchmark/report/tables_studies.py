@@ -52,12 +52,8 @@ def ablation(e: Evidence) -> Table | None:
         ours, denoiser: BA | bit accuracy | 3
         ours, denoiser: DA | detection accuracy | 3
         ours, quality: PESQ | of the marked clips | 2
-        paper: transpl. | {PUBLISHED} | 2p
-        paper: EnCodec BA | {PUBLISHED} | 2p
-        paper: EnCodec DA | {PUBLISHED} | 2p
-        paper: denoiser BA | {PUBLISHED} | 2p
-        paper: denoiser DA | {PUBLISHED} | 2p
-        paper: PESQ | {PUBLISHED} | 2p""",
+        paper: transpl.; EnCodec BA; EnCodec DA | {PUBLISHED} | 2p
+        paper: denoiser BA; denoiser DA; PESQ | {PUBLISHED} | 2p""",
         rows,
         "Our codec is Lyra 6 kbps where EnCodec was not run.",
     )
@@ -77,8 +73,7 @@ def payload_length(e: Evidence) -> Table | None:
         "Bit accuracy by the number of bits, on one shorter schedule.",
         f"""
         Bits | length of the payload
-        BA: clean | bit accuracy | 3
-        BA: denoiser | bit accuracy | 3
+        BA: clean; denoiser | bit accuracy | 3
         BA: codec 6 kbps | bit accuracy; Lyra where EnCodec was not run | 3
         V_A clean | share of clean marked clips that verify | 3
         PESQ | of the marked clips | 2
