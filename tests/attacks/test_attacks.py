@@ -29,7 +29,7 @@ PAPER = {
 LOCAL = [name for name, each in ATTACKS.items() if each.needs is nothing or name == "background"]
 SEEDED = (
     "noise", "noise-20", "noise-10", "pink", "griffin-lim", "mel", "eq-24", "jitter", "reverb",
-    "background", "packet-loss",
+    "background", "packet-loss", "room", "music",
 )  # fmt: skip
 LENGTHS = {  # of those that do not keep it, by the length of the clip and the rate
     "stretch": lambda length, _: round(length / 1.1),
@@ -155,7 +155,8 @@ EXTREMES = {
     "compress": (-60, 0), "expander": (-60, 0), "limiter": (-60, 0), "reverb": (0.01, 5),
     "stretch": (0.5, 2), "speed": (0.5, 2), "pitch": (-12, 12), "crop": (0.01, 1),
     "trim": (0, 3600), "packet-loss": (0, 100), "mp3": (8, 320), "opus": (6, 256),
-    "vorbis": (0, 1), "griffin-lim": (1,), "mel": (10, 128),
+    "vorbis": (0, 1), "griffin-lim": (1,), "mel": (10, 128), "room": (0.1, 4),
+    "music": (-20, 100),
 }  # fmt: skip
 
 

@@ -68,7 +68,13 @@ def quality_rows(method: str, clips: int, pesq: float = 4.45) -> list[Row]:
         row |= {"seconds": 1.0, "seed": 0, "stoi": round(float(rng.uniform(0.98, 1)), 4)}
         row["pesq"] = None if clip == 4 else round(float(rng.normal(pesq, 0.08)), 3)
         row |= {"snr_db": round(float(rng.normal(18, 2)), 3), "si_snr_db": 17.5}
-        row |= {"visqol": 4.4, "visqol_host": 4.48, "dnsmos": 3.1, "dnsmos_host": 3.15}
+        row |= {
+            "visqol": 4.4,
+            "visqol_host": 4.48,
+            "zimtohrli": 4.5,
+            "dnsmos": 3.1,
+            "dnsmos_host": 3.15,
+        }
         rows.append(row)
     return rows
 
@@ -95,6 +101,20 @@ def security_rows(method: str, clips: int) -> list[Row]:
         ]
         rows.append(base | {"suite": "known-payload", "mask_errors": 0, "errors": 1})
         rows.append(base | {"suite": "replay", "errors": 0})
+        rows += [
+            base | {"suite": "collusion", "seconds": 3.0, "version": "1"} | kind
+            for kind in (
+                {"attack": "mean", "copies": 2, "errors": [1, 9], "target_errors": 7}
+                | {"accepted": 2, "parties": 200, "holds": [True, False], "target_holds": False},
+                {"attack": "drawn", "copies": 8, "errors": [5] * 8, "target_errors": clip % 2 * 6}
+                | {"accepted": 0, "parties": 200, "holds": [False] * 8, "target_holds": False},
+            )
+        ]
+        stepped = {"suite": "gradient", "seconds": 3.0, "version": "1", "pesq": 2.5}
+        removed = {"attack": "remove", "budget": 30, "errors": 6, "holds": True, "presence": 0.01}
+        rows.append(base | stepped | removed | {"usual": [0.01, 0.02]})
+        created = {"attack": "create", "budget": 40, "forged_errors": 1, "forged_holds": False}
+        rows.append(base | stepped | created | {"usual": [0.99, 0.98]})
         for network, held in (("unet", 0.9), ("gains", 0.4)):
             for budget in (1000, 4000, 10000, 20000):
                 left = held * 1000 / budget + (0.25 if network == "unet" else 0.1)

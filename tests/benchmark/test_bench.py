@@ -225,3 +225,18 @@ def test_a_card_is_calibrated_again(tmp_path, keybound):
     status, text, _ = keybound(*words, "--attack", "clean", "--attack", "gain")
     assert status == 0
     assert json.loads((tmp_path / "card.json").read_text())["evidence"] == json.loads(text)
+
+
+def test_a_landmark_is_measured_by_quality_alone_on_joined_recordings(tmp_path, keybound):
+    path = tmp_path / "rows.jsonl"
+    words = ("bench", "run", "quality", "--speech", str(DATA), "--rows", str(path))
+    words += ("--method", "landmark/mp3@32", "--joined", "--seconds", "4", "--workers", "1")
+    assert keybound(*words)[0] == 0  # longer than any of the recordings
+    found = [row for row in read_rows(path) if "clip" in row]
+    assert {row["attack"] for row in found} == {"quality"}
+    assert [row["clip"] for row in found] == list(range(len(found)))
+    assert all(3 < row["zimtohrli"] < 4.99 and row["seconds"] == 4 for row in found)
+    assert keybound("bench", "tables", "--rows", str(path))[0] == 0
+    text = (tmp_path / "tables.md").read_text()
+    assert f"| landmark: mp3@32 | {len(found)} |" in text
+    assert "*Clips of 4 s*" in text

@@ -14,7 +14,7 @@ import torch
 
 from keybound.crypto.keys import Key
 from keybound.errors import ModelError, RecipeError
-from keybound.model.networks import Networks, read_card
+from keybound.model.networks import SHIPPED, Networks, read_card, shipped
 from keybound.training import checkpoint, export, nets
 from keybound.training.spectra import HOP
 from keybound.watermark.watermarker import Watermarker
@@ -100,6 +100,14 @@ def test_weights_come_back(exported):
     for averaged in (True, False):
         again = checkpoint.weights(state, averaged=averaged)
         assert all(torch.equal(again[name], back[name]) for name in weights)
+
+
+def test_the_shipped_detector_in_torch_agrees_with_the_engine(speech):
+    with torch.no_grad():
+        presence, logits = export.read_detector(SHIPPED)(speech[:1])
+    heard = shipped().frames(speech[0].numpy())
+    np.testing.assert_allclose(presence[0], heard[0], atol=0.1)  # bytes there, floats here
+    assert np.abs(logits[0].T.numpy() - heard[1]).mean() < 0.2
 
 
 def test_the_card_tells_the_truth(exported):

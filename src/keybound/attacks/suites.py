@@ -67,6 +67,10 @@ AUDIOMARKBENCH = (
     *(f"echo-late@{delay_s:g}" for delay_s in (0.1, 0.3, 0.5, 0.7, 0.9)),
 )
 
+SCENE = (  # played and recorded again in simulated rooms; under synthetic music
+    "room@0.5", "room@1", "room@2", "room@4", "music@20", "music@10", "music@5", "music@0",
+)  # fmt: skip
+
 SEALED = (  # what seals are measured under: mild, noisy, re-synthesised
     "clean", "griffin-lim", "denoiser", "mp3", "opus-24", "resample", "lowpass", "highpass",
     "noise-20", "noise-10", "lyra-6", "hifigan",
@@ -80,6 +84,7 @@ SUITES: dict[str, tuple[str, ...]] = {
     "everyday": EVERYDAY,
     "raw-bench-strict": RAW_BENCH_STRICT,
     "audiomarkbench": AUDIOMARKBENCH,
+    "scene": SCENE,
     "sealed": SEALED,
     "pairs": tuple("+".join(pair) for pair in permutations(PAPER[1:], 2)),
 }

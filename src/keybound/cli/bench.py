@@ -5,6 +5,7 @@ The rooms of the benchmark are imported inside the verb.
 
 import dataclasses
 import json
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,6 +103,11 @@ def _print(
         is_flag=True,
         help="Take all clips of each recording of --set, not the first alone.",
     ),
+    click.option(
+        "--joined",
+        is_flag=True,
+        help="Join all recordings, by speaker, and cut clips that may be longer than each.",
+    ),
     click.option("--clips", default=300, show_default=True, help="Number of clips."),
     seed,
     workers,
@@ -109,15 +115,20 @@ def _print(
 def bench_run(
     suites: tuple[str, ...], rows: Path, method: str, model: str | None, workers: int, **how: Any
 ) -> None:
-    """Measure SUITES of attacks (paper, everyday, …), single attacks, security, or negatives.
+    """Measure SUITES of attacks (paper, everyday, …), single attacks, or what is named below.
 
+    Also: quality alone, security, collusion, gradient (needs the extra train) and negatives.
     Rows that are already there are not measured again. Those of a --set have a table of their own.
     Needs the extra bench: pip install 'keybound[bench]'
     """
     _need_meters()
     from keybound.benchmark import peers
     from keybound.benchmark.measure import plans
+    from keybound.model.networks import SHIPPED
 
+    if "gradient" in suites:
+        export = torch_room("keybound.training.export")
+        how["detector"] = partial(export.read_detector, Path(model) if model else SHIPPED)
     _measure(plans.of_suites(peers.chosen(method, model), suites, **how), rows, workers)
 
 

@@ -114,6 +114,14 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     return {name: tensors[name] for name in names}
 
 
+def read_detector(folder: Path) -> nn.Module:
+    """Return the exported detector as a torch network, to follow gradients through it."""
+    _, detector = nets.build(from_tree(read_card(folder).facts["recipe"]).model)
+    part = {k: v for k, v in read_weights(folder).items() if k.startswith("detector.")}
+    detector.load_state_dict({k.removeprefix("detector."): v for k, v in part.items()})
+    return detector.eval().requires_grad_(False)
+
+
 def _tensors(models: dict[str, bytes]) -> dict[str, Tensor]:
     """Read all tensors of exported networks: the weights under their names, and constants."""
     tensors: dict[str, Tensor] = {}

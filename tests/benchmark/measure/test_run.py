@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -13,20 +14,12 @@ from hypothesis import strategies as st
 
 from keybound.benchmark.measure import calibration
 from keybound.benchmark.measure.methods import keybound, plain
-from keybound.benchmark.measure.metrics import (
-    aligned,
-    bootstrap,
-    interval,
-    pesq,
-    si_snr_db,
-    snr_db,
-    stoi,
-    threshold_at,
-)
+from keybound.benchmark.measure.metrics import aligned, pesq, si_snr_db, snr_db, stoi, zimtohrli
 from keybound.benchmark.measure.plan import Plan
 from keybound.benchmark.measure.protocol import read_clips, secret_of
 from keybound.benchmark.measure.rows import line_of, read_rows, row_in
 from keybound.benchmark.measure.run import ATTACKS, run
+from keybound.benchmark.measure.samples import USUAL, Mean, Rate, Sample, threshold_at
 from keybound.errors import AudioError
 from keybound.model.networks import SHIPPED
 from keybound.watermark.watermarker import Watermarker
@@ -82,22 +75,22 @@ def test_summary_of_a_small_example():
         row("clean", 0.8, 0.6, 3),
         row("clean", 0.7, 0.1, 3),
     ]
-    assert calibration.summary(rows, 0.5, 2) == {
-        "clean": {"da": 1.0, "fpr": 0.25, "ba": 1 - 8 / 64, "va": 0.5},
-        "mp3": {"da": 0.5, "fpr": 0.5, "ba": 1.0, "va": 0.5},
-    }
-    assert calibration.summary(rows, 0.5, 3)["clean"]["va"] == 1.0
+    clean, mp3 = (of for _, of in Sample(rows, {USUAL: 0.5}, rho=2).by("attack"))
+    found = calibration.robustness(clean)
+    assert found == {"da": 1.0, "fpr": 0.25, "ba": 1 - 8 / 64, "va": 0.5}
+    assert calibration.robustness(mp3) == {"da": 0.5, "fpr": 0.5, "ba": 1.0, "va": 0.5}
+    assert calibration.robustness(replace(clean, rho=3))["va"] == 1.0
 
 
 def test_intervals():
     # Clopper and Pearson's own bounds for none in n: 1 - (alpha / 2) ** (1 / n).
-    assert interval(0, 300) == (0.0, pytest.approx(1 - 0.025 ** (1 / 300)))
-    assert interval(300, 300)[0] == pytest.approx(0.025 ** (1 / 300))
+    assert Rate(0, 300).interval == (0.0, pytest.approx(1 - 0.025 ** (1 / 300)))
+    assert Rate(300, 300).interval[0] == pytest.approx(0.025 ** (1 / 300))
     values = np.random.default_rng(0).normal(0.5, 0.1, 400)
-    low, high = bootstrap(values.tolist())
+    low, high = Mean(tuple(values), 0).interval
     assert low < values.mean() < high
     assert high - low == pytest.approx(2 * 1.96 * 0.1 / 20, rel=0.15)
-    assert bootstrap(values.tolist()) == (low, high)
+    assert Mean(tuple(values), 0).interval == (low, high)
 
 
 def test_measures_of_audio():
@@ -112,9 +105,12 @@ def test_measures_of_audio():
     assert np.array_equal(back[:-37], host[:-37])
     assert pesq(host, host, 16000) > 4.6 > pesq(host, host + noise, 16000)
     assert stoi(host, host, 16000) == pytest.approx(1, abs=1e-3)
+    assert zimtohrli(host, 0.1 * host, 16000) == pytest.approx(5, abs=1e-3)  # both are levelled
+    assert zimtohrli(host, host + noise, 16000) < zimtohrli(host, host + noise / 10, 16000) < 5
     quiet = np.zeros(16000, np.float32)
     assert snr_db(quiet, quiet) is None
     assert pesq(quiet, quiet, 16000) is None
+    assert zimtohrli(quiet, quiet, 16000) is None
 
 
 def test_clips_come_in_the_order_of_names(tmp_path):

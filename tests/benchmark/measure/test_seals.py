@@ -119,14 +119,6 @@ def test_colluders_find_something_in_common_only_where_a_position_is_reused(meth
     assert rows["reused"]["z"][0] < rows["estimate"]["z"][0] < 1.2 * alone
 
 
-def test_what_is_taken_out_is_gone(pieces):
-    host = pieces[0]
-    assert np.allclose(seals.without(host, np.zeros((1, 1))), host, atol=1e-4)
-    assert np.allclose(seals.without(host, np.full((1, 1), np.log(2))), host / 2, atol=1e-4)
-    most = seals.MOST_DB * np.log(10) / 20
-    assert np.abs(seals.in_common(pieces)).max() <= most
-
-
 def test_a_seal_costs_a_little(method, pieces):
     pytest.importorskip("pesq")
     row = seals.cost(case_of(method, [pieces[0][:48000]]), {})
@@ -259,4 +251,4 @@ def test_tables_of_a_few_rows():
     assert copies[1:9] == ["10", "4", "0.250", "–", "0.500", "5.0", "3.0", "0.000"]
     table = cost(found)
     assert table is not None
-    assert line(table, "3 s")[2:8] == ["4.440", "4.400", "−0.040", "–", "–", "–"]
+    assert line(table, "3 s")[2:8] == ["4.440", "4.400", "−0.040", "4.400", "–", "–"]

@@ -100,16 +100,6 @@ def test_a_mark_that_depends_on_its_host_is_not(clips):
     assert max(row["presence"] for row in rows if row["attack"] == "residual") < 0.5
 
 
-def test_gains_move_to_another_host(clips):
-    hiss = 1e-3 * np.random.default_rng(0).standard_normal(RATE)  # silence has no gain to move
-    host, other = clips[0] + hiss.astype(np.float32), clips[3]
-    moved = security.move_gains(host, 1.5 * host, other)
-    assert np.square(moved - 1.5 * other).sum() < 1e-4 * np.square(other).sum()
-    assert np.allclose(security.move_gains(host, host, other), other, atol=1e-5)
-    silent = np.zeros_like(other)
-    assert np.allclose(security.move_gains(silent, silent, other), other, atol=1e-5)
-
-
 def test_a_second_mark_covers_the_first_bit_by_bit(clips):
     for row in rows_of(additive(), clips, "re-embed"):
         # Where both codes agree both are read; elsewhere they cancel and the host decides.

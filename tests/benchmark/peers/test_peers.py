@@ -7,9 +7,11 @@ import pytest
 
 from keybound.attacks import attack
 from keybound.benchmark.measure import speed
-from keybound.benchmark.measure.methods import plain
-from keybound.benchmark.measure.protocol import secret_of
-from keybound.benchmark.peers import METHODS, PEERS, available, keyless
+from keybound.benchmark.measure.methods import Method, Reading, plain
+from keybound.benchmark.measure.metrics import snr_db
+from keybound.benchmark.measure.protocol import Secret, secret_of
+from keybound.benchmark.peers import METHODS, PEERS, available, chosen, peer
+from keybound.crypto.codes import to_bits
 from keybound.errors import KeyBoundError
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -78,14 +80,51 @@ def test_perth_finds_its_mark_and_none_elsewhere(made, clip, which):
 
 
 def test_tolerances_accept_a_random_payload_as_rarely_as_two_of_sixteen():
-    assert [keyless.tolerance(bits) for bits in (0, 10, 16, 32, 40)] == [0, 0, 2, 7, 10]
+    assert [peer.tolerance(bits) for bits in (0, 10, 16, 32, 40)] == [0, 0, 2, 7, 10]
 
 
 def test_bits_are_read_back_as_they_were_written():
     for payload in (0, 1, 0x5EED, 0xFFFF):
-        logits = keyless.bits_of(payload, 16) - 0.5
-        reading = keyless.Reading(1.0, logits.astype(np.float32))
-        assert plain(reading, None) == payload
+        logits = to_bits(payload, 16) - np.float32(0.5)
+        assert plain(Reading(1.0, logits), None) == payload
+
+
+AUDIOWMARK = """#!/bin/sh
+case "$2" in
+  add) cp "$3" "$4"; printf %s "$5" > "$(dirname "$0")/message" ;;
+  get) echo '{"matches": [' > "$5"
+       test -s "$(dirname "$0")/message" && printf '{"bits": "%s", "quality": 1.25},' \\
+           "$(cat "$(dirname "$0")/message")" >> "$5"
+       echo '{"bits": "ffffffffffffffffffffffffffffffff", "quality": 0.17}]}' >> "$5" ;;
+  *) echo "audiowmark 0.6.5" ;;
+esac
+"""
+
+
+def test_audiowmark_is_asked_for_the_message_it_was_given(monkeypatch, tmp_path, clip):
+    command = tmp_path / "audiowmark"
+    command.write_text(AUDIOWMARK)
+    command.chmod(0o755)
+    monkeypatch.setenv("KEYBOUND_AUDIOWMARK", str(command))
+    method = METHODS["audiowmark"]()
+    assert (method.version, method.bits, method.rho) == ("0.6.5", 128, 47)
+    host, secret = clip(16000, 1.0), secret_of(0, 0, 128)
+    assert method.read(host).presence == 0.17
+    np.testing.assert_array_equal(method.embed(host, secret), host)
+    reading = method.read(host)
+    assert reading.presence == 1.25
+    assert method.errors(reading, secret) == 0
+
+
+def test_a_landmark_is_the_attacked_host(clip):
+    method = chosen("landmark/noise@40", None)()
+    host = clip(16000, 1.0)
+    first, again, other = (method.embed(host, secret_of(0, n, 0)) for n in (0, 0, 1))
+    assert snr_db(host, first) == pytest.approx(40, abs=0.01)
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)  # the noise of another clip is another
+    with pytest.raises(KeyBoundError, match="no attack"):
+        chosen("landmark/nothing", None)()
 
 
 def test_wavmark_wants_the_whole_pattern_for_a_payload(made, monkeypatch):
@@ -93,7 +132,7 @@ def test_wavmark_wants_the_whole_pattern_for_a_payload(made, monkeypatch):
     import wavmark
 
     pattern = wavmark.wm_add_util.fix_pattern[:16]
-    message = np.array([*pattern, *keyless.bits_of(0x5EED, 16)], np.float32)
+    message = np.array([*pattern, *to_bits(0x5EED, 16)], np.float32)
     hurt = message.copy()
     hurt[3] = 1 - hurt[3]
     host = np.zeros(17600, np.float32)  # two places
@@ -108,7 +147,7 @@ def test_wavmark_wants_the_whole_pattern_for_a_payload(made, monkeypatch):
     whole = shows(hurt, message)
     assert whole.presence == 1
     assert method.decode(whole, None) == 0x5EED
-    assert method.errors(whole, keyless.Secret(None, 0x5EED)) == 0
+    assert method.errors(whole, Secret(None, 0x5EED)) == 0
     nearly = shows(hurt, 1 - message)
     assert nearly.presence == 15 / 16
     assert not nearly.logits.any()
@@ -138,14 +177,14 @@ def test_audioseal_reads_released_checkpoints(made, tmp_path, clip):
 
     paths = []
     torch.manual_seed(7)
-    with keyless.quiet():
+    with peer.quiet():
         makes = {"WM": builder.create_generator, "Detector": builder.create_detector}
         for (kind, make), file in zip(makes.items(), audioseal.FILES, strict=True):
             settings = OmegaConf.create({"seed": 1, "list": [1.5, {"a": None}], "yes": True})
             state = make(audioseal._settings(builder, kind)).state_dict()
             paths.append(tmp_path / file)
             torch.save({"xp.cfg": settings, "model": state}, paths[-1])
-    method = audioseal.make(*paths)
+    method = audioseal.PEER.make(tmp_path)
     assert "random" not in method.version
     host = clip(16000, 1.0)
     assert not np.array_equal(
@@ -153,18 +192,21 @@ def test_audioseal_reads_released_checkpoints(made, tmp_path, clip):
     )
     paths[0].write_bytes(b"no checkpoint")
     with pytest.raises(KeyBoundError, match="no checkpoint of audioseal"):
-        audioseal.make(*paths)
+        audioseal.PEER.make(tmp_path)
 
 
 def test_reasons_are_named(monkeypatch, tmp_path):
     with pytest.raises(KeyBoundError, match="no method is named 'audioseel'"):
         available("audioseel")
     assert available("keybound") is None
-    monkeypatch.setattr("keybound.attacks.packages.find_spec", lambda _: None)
-    for name in PEERS:
-        assert "not installed" in available(name)
+    with monkeypatch.context() as without:
+        without.setattr("keybound.attacks.packages.find_spec", lambda _: None)
+        without.setenv("PATH", str(tmp_path))
+        for name in PEERS:
+            assert "not installed" in available(name)
+    monkeypatch.setattr(peer, "package", lambda *_: tmp_path)
     with pytest.raises(KeyBoundError, match="wavmark: weights absent"):
-        keyless.find("wavmark", tmp_path, [], ["x.pkl"])
+        PEERS["wavmark"].needs(tmp_path)
 
 
 def test_speed_has_rows_for_what_runs(monkeypatch):
@@ -173,14 +215,17 @@ def test_speed_has_rows_for_what_runs(monkeypatch):
     def maker(name, bits):
         def make(trained=True):
             made.append((name, trained))
-            return keyless.keyless(
-                name,
-                "",
-                lambda clip, _: clip,
-                lambda _: keyless.Reading(0.0, np.zeros(bits)),
+            return Method(
+                name=name,
                 rate=8000,
                 bits=bits,
+                rho=0,
                 seconds=1.1,
+                keyed=False,
+                threshold=None,
+                embed=lambda clip, _: clip,
+                read=lambda _: Reading(0.0, np.zeros(bits)),
+                decode=plain,
             )
 
         return make

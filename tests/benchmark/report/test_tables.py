@@ -5,19 +5,12 @@ import re
 from pathlib import Path
 
 import made_rows
+import numpy as np
 import pytest
 
 from keybound.benchmark.report import layout, paper
 from keybound.benchmark.report.layout import Cell, Table
-from keybound.benchmark.report.summaries import (
-    CLEAN,
-    SHIPPED,
-    accuracy,
-    attributed,
-    bound,
-    gather,
-    reached,
-)
+from keybound.benchmark.report.summaries import CLEAN, SHIPPED, gather
 from keybound.benchmark.report.tables import TABLES, check_tables, make_tables, render, write_tables
 from keybound.crypto import codes
 
@@ -90,11 +83,11 @@ def test_rates_of_a_few_clips() -> None:
     made = [clip("clean", n, 0.9, n / 1000, 0) for n in range(100)]
     made += [clip("echo", n, 0.6 if n < 3 else 0.04, 0.7 if n == 0 else 0.0, n) for n in range(4)]
     evidence = gather([*made, made_rows.facts("keybound", 0.5)])
-    echo = evidence.rows("keybound", "echo")
-    assert reached(echo, 0.5).value == 0.75
-    assert reached(echo, 0.5, "unmarked").value == 0.25
-    assert accuracy(echo).value == pytest.approx(1 - 1.5 / 16)
-    assert attributed(echo, 0.5, 1).value == 0.5
+    echo = evidence.of("keybound", "echo")
+    assert echo.reached().value == 0.75
+    assert echo.reached(side="unmarked").value == 0.25
+    assert echo.accuracy().value == pytest.approx(1 - 1.5 / 16)
+    assert echo.verified(rho=1).value == 0.5
     assert evidence.threshold("keybound", SHIPPED) == 0.5
     cut = evidence.threshold("keybound", CLEAN)
     assert cut is not None
@@ -135,8 +128,42 @@ def test_what_a_measure_cannot_score_is_left_out_and_counted() -> None:
     scored = [row["pesq"] for row in made if row["pesq"] is not None]
     assert cells["PESQ: mean"].text == f"{sum(scored) / len(scored):.2f}"
     assert cells["left out"].text == "PESQ 1, STOI 1"
-    assert cells["PESQ: worst"].text.startswith(f"{min(scored):.2f} (#")
+    assert cells["PESQ: 5 %"].text == f"{np.quantile(scored, 0.05):.2f}"
+    assert cells["Zimtohrli: mean"].text == "4.50"
     assert cells["Δ DNSMOS"].text == "−0.05"
+
+
+def test_combined_copies_and_gradient_steps(rows: list[Row]) -> None:
+    table = named(rows, "collusion")
+    mean, drawn = (
+        dict(zip((f"{c.group}: {c.label}" for c in table.columns), cells, strict=True))
+        for cells in table.rows
+    )
+    assert [mean[k].text for k in (": Copies", "V_A: a copy's", "V_A: framed")] == [
+        "2",
+        "1.000",
+        "0.000",
+    ]
+    assert mean["V_A: others"].text == "0.0100"  # 2 of 200, whatever the clip
+    assert [mean[f"seal: {k}"].text for k in ("a copy's", "framed")] == ["1.000", "0.000"]
+    assert [drawn[f"V_A: {k}"].text for k in ("a copy's", "framed")] == ["0.000", "0.500"]
+    table = named(rows, "gradient")
+    removed, created = (
+        line(table, "remove the mark"),
+        line(table, "mark an unmarked clip for a party"),
+    )
+    assert [removed[k].text for k in ("DA", "usual", "owner: V_A", "owner: seal")] == [
+        "0.000",
+        "1.000",
+        "0.000",
+        "1.000",
+    ]
+    assert removed["forged: V_A"].text == created["owner: V_A"].text == "–"
+    assert [created[k].text for k in ("usual", "forged: V_A", "forged: seal")] == [
+        "0.000",
+        "1.000",
+        "0.000",
+    ]
 
 
 def test_only_the_newest_version_counts_and_the_rest_is_told() -> None:
@@ -234,11 +261,9 @@ def test_security_tables(rows: list[Row]) -> None:
     assert told["the code as anyone reads it, put on another host"][4].text == "1.000"
 
 
-def test_beta_is_the_librarys_bound() -> None:
-    for bits, rho in ((8, 2), (16, 0), (16, 2), (64, 4)):
-        assert bound(bits, rho) == codes.bound(bits, rho)
+def test_the_librarys_bound_is_the_papers_beta() -> None:
     for bits, told in paper.BETA.items():
-        assert layout.power(bound(bits, 2)) == layout.power(told)
+        assert layout.power(codes.bound(bits, 2)) == layout.power(told)
 
 
 def test_configuration_tells_rows_with_other_parameters() -> None:

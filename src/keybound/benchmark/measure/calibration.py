@@ -11,22 +11,17 @@ holds recordings of any length to one in a hundred.
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from keybound.attacks import available
 from keybound.attacks.suites import PAPER
-from keybound.benchmark.measure import tail
+from keybound.benchmark.measure import run, tail
 from keybound.benchmark.measure.methods import keybound
-from keybound.benchmark.measure.metrics import threshold_at
 from keybound.benchmark.measure.plan import Plan
-from keybound.benchmark.measure.rows import Row
-from keybound.benchmark.measure.run import ATTACKS as ATTACKED
-from keybound.benchmark.measure.run import collect
+from keybound.benchmark.measure.samples import USUAL, Sample, threshold_at
 from keybound.model.detection import Tail
 from keybound.watermark.watermarker import Watermarker
 
@@ -47,22 +42,20 @@ def calibrate(
     """Measure the networks in a folder and write thresholds and figures into its card."""
     here = tuple(name for name in attacks if available(name) is None)
     less: Any = {"every": True, "damage": False, "opinion": False}
-    plan = Plan(
-        partial(keybound, folder), (validation,), (ATTACKED,), here, {SECONDS: None}, **less
-    )
-    rows = list(collect(plan, progress=progress, workers=workers))
-    heard = [row for row in rows if row["attack"] != "quality"]
-    unmarked = {name: [r["unmarked"] for r in heard if r["attack"] == name] for name in here}
-    clean = unmarked["clean"]
-    least = threshold_at(clean, FALSE_ALARMS)
+    make = partial(keybound, folder)
+    plan = Plan(make, (validation,), (run.ATTACKS,), here, {SECONDS: None}, **less)
+    rows = Sample(list(run.collect(plan, progress=progress, workers=workers)))
+    unmarked = {name: rows.where(attack=name).mean("unmarked").values for name in here}
+    least = threshold_at(unmarked["clean"], FALSE_ALARMS)
     worst = max(least, *(threshold_at(scores, ATTACKED_ALARMS) for scores in unmarked.values()))
     card = json.loads((folder / "card.json").read_text())
     card["thresholds"] = {"attacked": worst, "clean": least}
+    judged = dataclasses.replace(rows, cuts={USUAL: worst}, rho=card["rho"])
     card["validation"] = {
-        "clips": len(clean),
+        "clips": len(unmarked["clean"]),
         "seconds_each": SECONDS,
-        "quality": quality([row for row in rows if row["attack"] == "quality"]),
-        "robustness": summary(heard, worst, card["rho"]),
+        "quality": quality(rows.where(attack="quality")),
+        "robustness": {name: robustness(judged.where(attack=name)) for name in here},
     }
     (folder / "card.json").write_text(json.dumps(card, indent=1) + "\n")
     calibrate_evidence(folder, validation, attacks=attacks)
@@ -83,33 +76,20 @@ def calibrate_evidence(folder: Path, validation: Path, *, attacks: Sequence[str]
     return fitted
 
 
-def summary(rows: Iterable[Row], threshold: float, rho: int) -> dict[str, dict[str, float]]:
-    """Return DA, FPR, BA and V_A of each attack at a presence threshold."""
-    kinds: dict[str, list[Row]] = {}
-    for row in rows:
-        kinds.setdefault(row["attack"], []).append(row)
-
-    def share(values: Iterable[float]) -> float:
-        return round(float(np.mean(list(values))), 4)
-
-    return {
-        name: {
-            "da": share(r["marked"] >= threshold for r in part),
-            "fpr": share(r["unmarked"] >= threshold for r in part),
-            "ba": share(1 - r["errors"] / r["bits"] for r in part),
-            "va": share(r["marked"] >= threshold and r["errors"] <= rho for r in part),
-        }
-        for name, part in kinds.items()
-    }
+def robustness(of: Sample) -> dict[str, float]:
+    """Return DA, FPR, BA and V_A after an attack."""
+    rates = {"da": of.reached(), "fpr": of.reached(side="unmarked"), "va": of.verified()}
+    figures = {name: rate.value for name, rate in rates.items()} | {"ba": of.accuracy().value}
+    return {name: round(figures[name] or 0.0, 4) for name in ("da", "fpr", "ba", "va")}
 
 
-def quality(rows: Sequence[Row]) -> dict[str, float]:
+def quality(of: Sample) -> dict[str, float]:
     """Return mean and worst of each measure, and how many clips it could not score."""
     figures: dict[str, float] = {}
-    for name in ("pesq", "stoi", "visqol", "snr_db"):
-        scores = [row[name] for row in rows if row.get(name) is not None]
-        if scores:
-            figures[name] = round(float(np.mean(scores)), 4)
-            figures[f"{name}_worst"] = round(min(scores), 4)
-            figures[f"{name}_unscored"] = len(rows) - len(scores)
+    for name in ("pesq", "stoi", "visqol", "zimtohrli", "snr_db"):
+        found = of.mean(name)
+        if found.value is not None:
+            figures[name] = round(found.value, 4)
+            figures[f"{name}_worst"] = round(min(found.values), 4)
+            figures[f"{name}_unscored"] = found.left_out
     return figures

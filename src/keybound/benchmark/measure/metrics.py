@@ -1,22 +1,22 @@
-"""Measures of audio and of rates. Each takes plain arrays and gives plain numbers.
+"""Measures of audio. Each takes plain arrays and returns a plain number.
 
-A measure that cannot score a clip gives None, so that means can leave it out and count it.
+A measure that cannot score a clip returns None, so that means can leave it out and count it.
 """
 
 import warnings
-from collections.abc import Sequence
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.signal
-import scipy.stats
 
 from keybound.audio import recordings
 from keybound.benchmark.measure.protocol import Clip
 
 PESQ_RATE = 16000
+ZIMTOHRLI_RATE, ZIMTOHRLI_DBFS = 48000, -25.0
 
 
 def snr_db(host: Clip, marked: Clip) -> float | None:
@@ -92,6 +92,25 @@ def _visqol_judge() -> Any:
     return judge
 
 
+def zimtohrli(host: Clip, heard: Clip, rate: int) -> float | None:
+    """Return Zimtohrli as MOS, 5 for the same sound; at 48 kHz, both levelled to -25 dBFS."""
+    import zimtohrli as package
+
+    if not host.any() or not heard.any():
+        return None
+    pair = [recordings.resample(v, rate, ZIMTOHRLI_RATE) for v in (host, heard)]
+    level = 10 ** (ZIMTOHRLI_DBFS / 20)
+    pair = [(v * level / np.sqrt(np.mean(np.square(v)))).astype(np.float32) for v in pair]
+    return float(package.mos_from_signals(*pair))
+
+
+def scores(host: Clip, heard: Clip, rate: int) -> dict[str, float | None]:
+    """Return each of the four measures above, by its name, whose package is installed."""
+    meters = {"pesq": pesq, "pystoi": stoi, "visqol": visqol, "zimtohrli": zimtohrli}
+    found = (meter for package, meter in meters.items() if find_spec(package))
+    return {meter.__name__: meter(host, heard, rate) for meter in found}
+
+
 def dnsmos(heard: Clip, rate: int) -> float:
     """Return DNSMOS's overall opinion of speech without a reference, repeated to its 9 seconds."""
     sound = recordings.resample(heard, rate, 16000).astype(np.float32)
@@ -107,26 +126,3 @@ def _dnsmos_session() -> Any:
 
     weights = Path(speechmos.__path__[0]) / "dnsmos_models" / "sig_bak_ovr.onnx"
     return onnxruntime.InferenceSession(weights, providers=["CPUExecutionProvider"])
-
-
-def interval(hits: int, trials: int, level: float = 0.95) -> tuple[float, float]:
-    """Return the Clopper–Pearson interval of a rate."""
-    found = scipy.stats.binomtest(hits, trials).proportion_ci(level, method="exact")
-    return float(found.low), float(found.high)
-
-
-def bootstrap(
-    values: Sequence[float], resamples: int = 2000, level: float = 0.95
-) -> tuple[float, float]:
-    """Return the percentile interval of a mean over resampled clips, the same on every run."""
-    array = np.asarray(values, np.float64)
-    rng = np.random.default_rng(0)
-    means = array[rng.integers(len(array), size=(resamples, len(array)))].mean(axis=1)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
-
-
-def threshold_at(scores: Sequence[float], rate: float) -> float:
-    """Return the lowest threshold that at most this share of unmarked scores reaches."""
-    ordered = np.sort(np.asarray(scores, np.float64))[::-1]
-    return float(np.nextafter(ordered[int(rate * len(ordered))], np.inf))

@@ -5,14 +5,16 @@ windows of a second, as the threshold was calibrated. One row, of the suite `nul
 and attack.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import scipy.signal
 
 from keybound.attacks import attack, available
+from keybound.attacks.music import compose
 from keybound.benchmark.measure.plan import Case, Plan
-from keybound.benchmark.measure.protocol import Clip, rng_of, whole_recordings
+from keybound.benchmark.measure.protocol import Clip, files_in, read_mono, rng_of
 from keybound.benchmark.measure.rows import Row
 
 PIECE_S = 8.0  # of a made sound: long enough for a melody, short enough for many
@@ -50,14 +52,15 @@ def sounds(plan: Plan, face: Row, rate: int) -> Iterator[Clip]:
         return (MADE[source](rng_of(seed, i, source), rate) for i in range(pieces))
     folder = {"noise": plan.noise, "synthetic-speech": plan.synthetic}.get(source, plan.speech[0])
     assert folder is not None
-    return attacked(whole_recordings(folder, rate), face["attack"], rate, seed)
+    return attacked(folder, face["attack"], rate, seed)
 
 
-def attacked(sounds: Iterable[Clip], name: str, rate: int, seed: int) -> Iterator[Clip]:
-    """Apply an attack to each sound with the parameters that (seed, sound, attack) draw."""
+def attacked(folder: Path, name: str, rate: int, seed: int) -> Iterator[Clip]:
+    """Yield the recordings of a folder, attacked with what (seed, recording, attack) draw."""
     hit = attack(name)
-    for index, sound in enumerate(sounds):
-        yield hit.apply(sound, rate, hit.draw(rng_of(seed, index, name), None))
+    for index, path in enumerate(files_in(folder)):
+        drawn = hit.draw(rng_of(seed, index, name), None)
+        yield hit.apply(read_mono(path, rate), rate, drawn)
 
 
 def silence(rng: Generator, rate: int) -> Clip:
@@ -103,39 +106,7 @@ def tones(rng: Generator, rate: int) -> Clip:
 
 def music(rng: Generator, rate: int) -> Clip:
     """Make something like music: chords, a plucked melody, a bass and a drum at one tempo."""
-    size, beat = round(PIECE_S * rate), round(rng.uniform(0.3, 0.7) * rate)
-    scale = np.array([0, 2, 3, 5, 7, 8, 10, 12])
-    root_hz = 110 * 2 ** (rng.integers(12) / 12)
-    sound = np.zeros(size + 4 * beat)
-    for number, start in enumerate(range(0, size, beat)):
-        if number % 4 == 0:
-            for degree in rng.choice(scale, 3, replace=False):
-                tone = _organ(2 * root_hz * 2 ** (degree / 12), 4 * beat, rate, rng)
-                sound[start : start + 4 * beat] += 0.3 * tone
-            sound[start : start + 4 * beat] += 0.5 * _organ(root_hz / 2, 4 * beat, rate, rng)
-        pitch_hz = 4 * root_hz * 2 ** (rng.choice(scale) / 12)
-        sound[start : start + 2 * beat] += _pluck(pitch_hz, 2 * beat, rate, rng)
-        drum = rng.standard_normal(beat) * np.exp(-np.arange(beat) / (0.03 * rate))
-        sound[start : start + beat] += rng.choice([0.0, 0.4, 0.8]) * drum
-    return _at_level(sound[:size], rng)
-
-
-def _organ(pitch_hz: float, size: int, rate: int, rng: Generator) -> Clip:
-    """Play a sustained tone with falling partials, a vibrato and soft ends."""
-    time = np.arange(size) / rate
-    phase = 2 * np.pi * pitch_hz * time + 0.3 * np.sin(2 * np.pi * rng.uniform(4, 7) * time)
-    partials = range(1, 1 + min(10, int(0.45 * rate / pitch_hz)))
-    tone = sum((np.sin(k * phase) / k**1.5 for k in partials), np.zeros(size))
-    return np.asarray(tone * np.minimum(1, np.minimum(time, time[::-1]) / 0.05), np.float32)
-
-
-def _pluck(pitch_hz: float, size: int, rate: int, rng: Generator) -> Clip:
-    """Pluck a string (Karplus and Strong): a burst of noise in a loop that dulls it."""
-    period = max(2, round(rate / pitch_hz))
-    burst = np.zeros(size)
-    burst[:period] = rng.uniform(-1, 1, min(period, size))
-    loop = np.concatenate([[1], np.zeros(period - 1), [-0.498, -0.498]])
-    return np.asarray(scipy.signal.lfilter([1], loop, burst), np.float32)
+    return _at_level(compose(rng, rate, round(PIECE_S * rate)), rng)
 
 
 def _at_level(sound: np.ndarray, rng: Generator) -> Clip:

@@ -16,6 +16,7 @@ from keybound.attacks import attack
 from keybound.benchmark.measure.methods import Method, Reading
 from keybound.benchmark.measure.protocol import Clip, Secret, rng_of, secret_of
 from keybound.benchmark.measure.rows import Row
+from keybound.watermark.watermarker import Watermarker
 
 # Hosts of a suite: the first clip of each recording; pieces of each speaker's recordings, joined;
 # the same with a key of its own for each length; none, for what reads folders by itself.
@@ -35,9 +36,11 @@ class Plan:
     most: int | None = None  # recordings of any length
     seed: int = 0
     every: bool = False  # all clips of each recording, not only the first
+    joined: bool = False  # clips of all recordings one after another, by speaker
     speech_set: str | None = None  # its name; None: the main set, which most tables are of
     opinion: bool = True  # DNSMOS too, which takes longer than all the rest
     damage: bool = True  # what each attack does to the speech
+    detector: Callable[[], Any] | None = None  # of `gradient`: makes it as a torch network
     removers: tuple[Path, ...] = ()  # files of networks, named NETWORK-STEPS.safetensors
     wrong_keys: int = 350  # tried on each recording of `seal-null`
     noise: Path | None = None  # of `null`: a folder of noise, and one of synthetic speech
@@ -68,6 +71,12 @@ class Case:
     def number(self) -> int:
         """Return the number of the recording, which its secret and all chance follow from."""
         return self.first + self.index
+
+    @property
+    def marker(self) -> Watermarker:
+        """Return KeyBound itself, for what no other method has."""
+        assert self.method.marker is not None
+        return self.method.marker
 
     @cached_property
     def secret(self) -> Secret:

@@ -4,16 +4,18 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from keybound.attacks import SUITES, attack
 from keybound.attacks.scene import noise_recordings
-from keybound.benchmark.measure import removal, seals, security
+from keybound.benchmark.measure import adversaries, removal, seals, security
 from keybound.benchmark.measure.methods import STUDIES, Method
 from keybound.benchmark.measure.plan import Plan
+from keybound.benchmark.measure.robustness import QUALITY
 from keybound.benchmark.measure.run import ATTACKS
 from keybound.errors import KeyBoundError
 
-SPECIAL = ("security", "negatives")  # measured otherwise than attack by attack
+SPECIAL = ("security", "negatives", *adversaries.SUITES)  # measured otherwise than attack by attack
 
 
 def of_suites(
@@ -26,8 +28,10 @@ def of_suites(
     seed: int = 0,
     speech_set: str | None = None,
     every: bool = False,
+    joined: bool = False,
+    detector: Callable[[], Any] | None = None,
 ) -> list[Plan]:
-    """Return the plans of suites of attacks, single attacks, or what is SPECIAL.
+    """Return the plans of suites of attacks, single attacks, quality alone, or what is SPECIAL.
 
     `speech_set` names speech beside the main set. Its rows stand in one table alone, which needs
     neither DNSMOS nor what attacks do to the speech; nor do the tables of studies.
@@ -35,17 +39,20 @@ def of_suites(
     check_set(speech_set, suites, every=every)
     names: dict[str, None] = {}
     for suite in suites:
-        if suite not in (*SPECIAL, *SUITES):
+        if suite not in (*SPECIAL, QUALITY, *SUITES):
             attack(suite)  # refuse unknown names before anything is measured
-        if suite not in SPECIAL:
+        if suite not in (*SPECIAL, QUALITY):
             names |= dict.fromkeys(SUITES.get(suite, (suite,)))
     study = make().name.startswith(STUDIES)
     main = speech_set is None and not study
-    parts: tuple[str, ...] = (ATTACKS,) if names else ()
+    parts: tuple[str, ...] = (ATTACKS,) if names or QUALITY in suites else ()
     if "security" in suites:
         parts += ("transplant", "carrier") if study else tuple(security.SUITES)
+    parts += tuple(suite for suite in adversaries.SUITES if suite in suites)
     plan = Plan(make, (speech,), parts, tuple(names), {seconds: clips}, seed=seed, every=every)
-    plan = replace(plan, speech_set=speech_set, opinion=main, damage=main)
+    plan = replace(
+        plan, speech_set=speech_set, joined=joined, detector=detector, opinion=main, damage=main
+    )
     if "negatives" not in suites:
         return [plan]
     noise = noise_recordings()[0].parent

@@ -62,11 +62,6 @@ def read_mono(path: Path, rate: int) -> Clip:
     return np.asarray(mono, np.float32)
 
 
-def whole_recordings(folder: Path, rate: int) -> Iterator[Clip]:
-    """Read the recordings of a folder whole."""
-    return (read_mono(path, rate) for path in files_in(folder))
-
-
 def named_clips(
     folder: Path, seconds: float, rate: int, *, every: bool = False, limit: int | None = None
 ) -> list[tuple[str, Clip]]:

@@ -210,10 +210,10 @@ def train(
     seed: int = 0,
     say: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Network]:
-    """Train a remover on pairs (chunks, samples) of 16-bit samples; give it at each budget.
+    """Train a remover on pairs (chunks, samples) of 16-bit samples; yield it at each budget.
 
-    When the minutes are over before the last budget, it is given once more as it then is. What
-    is given is the network in training: save or use it before asking for the next.
+    When the minutes are over before the last budget, it is yielded once more as it then is. It is
+    the network in training: save or use it before asking for the next.
     """
     import torch
 

@@ -42,14 +42,12 @@ def quality(host: Clip, marked: Clip, rate: int, *, opinion: bool) -> Row:
     row: Row = {
         "snr_db": metrics.snr_db(host, marked),
         "si_snr_db": metrics.si_snr_db(host, marked),
-        "pesq": metrics.pesq(host, marked, rate),
-        "stoi": metrics.stoi(host, marked, rate),
     }
-    for which, heard in (("", marked), ("_host", host)):
-        if find_spec("visqol"):
-            row[f"visqol{which}"] = metrics.visqol(host, heard, rate)
-        if opinion and find_spec("speechmos"):
-            row[f"dnsmos{which}"] = metrics.dnsmos(heard, rate)
+    row |= metrics.scores(host, marked, rate)
+    if "visqol" in row:
+        row["visqol_host"] = metrics.visqol(host, host, rate)
+    if opinion and find_spec("speechmos"):
+        row |= {"dnsmos": metrics.dnsmos(marked, rate), "dnsmos_host": metrics.dnsmos(host, rate)}
     return row
 
 

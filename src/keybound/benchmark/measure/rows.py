@@ -6,7 +6,7 @@ already there is not measured again. Knows nothing of methods, attacks or speech
 
 import contextlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,13 @@ def identity(row: Row) -> tuple[Any, ...]:
     return tuple(row.get(k) for k in IDENTITY)
 
 
-def rounded(value: Any) -> Any:
+def rounded(value: Any, digits: int = DIGITS) -> Any:
     """Return a row with its floats rounded, so that a file of rows stays small."""
     if isinstance(value, dict):
-        return {k: rounded(v) for k, v in value.items()}
+        return {k: rounded(v, digits) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [rounded(v) for v in value]
-    return round(float(value), DIGITS) if isinstance(value, float | np.floating) else value
+        return [rounded(v, digits) for v in value]
+    return round(float(value), digits) if isinstance(value, float | np.floating) else value
 
 
 def line_of(row: Row) -> str:
@@ -73,24 +73,18 @@ def read_rows(path: Path) -> list[Row]:
     return rows
 
 
-def add(
-    path: Path,
-    batches: Iterable[Iterable[Row]],
-    total: int = 1,
-    progress: Callable[[int, int], None] = lambda *_: None,
-) -> int:
+def add(path: Path, batches: Iterable[Iterable[Row]]) -> int:
     """Append rows as they come, batch by batch; return how many came."""
     path.parent.mkdir(parents=True, exist_ok=True)
     cut_off = path.exists() and not path.read_bytes().endswith(b"\n")  # a line, by a kill
     made = 0
     with path.open("a", encoding="utf-8") as file:
         file.write("\n" if cut_off else "")
-        for number, rows in enumerate(batches, start=1):
+        for rows in batches:
             for row in rows:
                 file.write(line_of(row))
                 made += 1
             file.flush()
-            progress(number, total)
     return made
 
 
@@ -98,3 +92,9 @@ def add_missing(path: Path, rows: Iterable[Row]) -> int:
     """Append the rows that are not there yet, a reason beside a measurement; return how many."""
     done = {(identity(row), row.get("reason")) for row in read_rows(path)}
     return add(path, [[row for row in rows if (identity(row), row.get("reason")) not in done]])
+
+
+def table_of(heads: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
+    """Return a small Markdown table; floats have four digits at most."""
+    cells = [[str(rounded(cell, 4)) for cell in line] for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (heads, ["---"] * len(heads), *cells))

@@ -7,13 +7,16 @@ recording, and the jobs are spread over processes that each have the method and 
 import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import numpy as np
+
 from keybound.attacks import available
 from keybound.benchmark.measure import (
+    adversaries,
     lengths,
     negatives,
     removal,
@@ -41,6 +44,7 @@ SUITES: dict[str, Suite] = {
     ATTACKS: Suite(robustness.measure, robustness.rows, {1.0: 300}),
     **security.SUITES,
     **seals.SUITES,
+    **adversaries.SUITES,
     "remover": Suite(removal.measure, removal.each_remover, {1.0: 200}),  # the paper's 200 clips
     "null": Suite(negatives.measure, negatives.rows, {1.0: 1}, NONE, whole=True),
     "length": Suite(lengths.measure, each_attack, lengths.LENGTHS, JOINED),
@@ -91,7 +95,10 @@ def hosts_of(method: Method, plan: Plan) -> dict[Kind, Hosts]:
     voices = list(speakers(plan.speech, method.rate)) if joined else []
     hosts = {}
     for (source, seconds), most in wanted.items():
-        if source == FIRST:
+        if source == FIRST and plan.joined:
+            whole = np.concatenate(list(speakers(plan.speech, method.rate)))
+            hosts[source, seconds] = Hosts(cut([whole], round(seconds * method.rate))[:most])
+        elif source == FIRST:
             how = {"every": plan.every, "limit": most}
             found = named_clips(plan.speech[0], seconds, method.rate, **how)  # type: ignore[arg-type]
             hosts[source, seconds] = Hosts([c for _, c in found], [name for name, _ in found])
@@ -99,15 +106,6 @@ def hosts_of(method: Method, plan: Plan) -> dict[Kind, Hosts]:
             pieces = cut(voices, round(seconds * method.rate))[:most] if voices else []
             hosts[source, seconds] = Hosts(pieces)
     return hosts
-
-
-def row_of(method: Method, plan: Plan, name: str, seconds: float, index: int, face: Row) -> Row:
-    """Begin a row with what names it."""
-    row: Row = {} if name == ATTACKS else {"suite": name}
-    row |= {"method": method.name, "version": method.version}
-    row |= {} if SUITES[name].whole else {"clip": index}
-    row |= {"seconds": seconds, "seed": plan.seed} | face
-    return row if plan.speech_set is None else row | {"speech": plan.speech_set}
 
 
 def jobs_of(
@@ -118,12 +116,16 @@ def jobs_of(
     jobs: dict[object, Job] = {}
     for name in plan.suites:
         suite = SUITES[name]
+        named: Row = {} if name == ATTACKS else {"suite": name}
+        named |= {"method": method.name, "version": method.version}
+        of_set = {} if plan.speech_set is None else {"speech": plan.speech_set}
         for kind, most in lengths_of(method, plan, name).items():
             there = len(hosts[kind].clips)
             count = min(-(-(there if most is None else most) // suite.takes), there)
             for index in range(1 if suite.whole else count):
+                clip = {} if suite.whole else {"clip": index}
                 for place, face in enumerate(suite.rows(plan, index)):
-                    row = row_of(method, plan, name, kind[1], index, face)
+                    row = named | clip | {"seconds": kind[1], "seed": plan.seed} | face | of_set
                     if identity(row) not in done:
                         key = (name, place) if suite.whole else (kind, index)
                         jobs.setdefault(key, Job(kind, index, [])).rows.append(row)
@@ -168,33 +170,40 @@ def one_core() -> Iterator[None]:
             os.environ |= {} if value is None else {name: value}
 
 
-def spread(plan: Plan, jobs: Sequence[Job], workers: int) -> Iterator[list[Row]]:
-    """Measure jobs in as many processes, 0 for one a core, in order of finishing."""
+def batches(
+    plan: Plan, rows: Iterable[Row], progress: Progress, workers: int
+) -> Iterator[list[Row]]:
+    """Measure what is missing from rows, in some processes, 0 for one a core.
+
+    Gives the rows of each recording, in order of finishing.
+    """
+    method = plan.make()
+    jobs = jobs_of(method, plan, hosts_of(method, plan), rows)
+    if not jobs:
+        return
     workers = min(workers or os.cpu_count() or 1, len(jobs))
-    with one_core():
-        if workers == 1:
-            _start(plan)
-            yield from map(_work, jobs)
-        elif workers > 1:
+    with one_core(), ExitStack() as stack:
+        if workers > 1:
             # Fresh processes: a fork would share the threads of ONNX Runtime and torch, and hang.
-            with multiprocessing.get_context("spawn").Pool(workers, _start, (plan,)) as pool:
-                yield from pool.imap_unordered(_work, jobs)
+            fresh = multiprocessing.get_context("spawn")
+            pool = stack.enter_context(fresh.Pool(workers, _start, (plan,)))
+            found: Iterable[list[Row]] = pool.imap_unordered(_work, jobs)
+        else:
+            _start(plan)
+            found = map(_work, jobs)
+        for number, batch in enumerate(found, start=1):
+            yield batch
+            progress(number, len(jobs))
 
 
 def run(plan: Plan, path: Path, *, progress: Progress, workers: int = 0) -> int:
     """Measure what is missing from the rows at `path` and append it; return how many rows came."""
-    method = plan.make()
-    jobs = jobs_of(method, plan, hosts_of(method, plan), read_rows(path))
-    return add(path, spread(plan, jobs, workers), len(jobs), progress)
+    return add(path, batches(plan, read_rows(path), progress, workers))
 
 
 def collect(plan: Plan, *, progress: Progress = lambda *_: None, workers: int = 0) -> Iterator[Row]:
-    """Measure a plan and give its rows in order of finishing, kept nowhere."""
-    method = plan.make()
-    jobs = jobs_of(method, plan, hosts_of(method, plan))
-    for number, rows in enumerate(spread(plan, jobs, workers), start=1):
-        yield from rows
-        progress(number, len(jobs))
+    """Measure a plan and return its rows in order of finishing, kept nowhere."""
+    return (row for batch in batches(plan, (), progress, workers) for row in batch)
 
 
 def begin(plan: Plan, path: Path) -> tuple[Plan, int]:
@@ -203,15 +212,11 @@ def begin(plan: Plan, path: Path) -> tuple[Plan, int]:
     Returns the plan without those attacks, and how many rows were written.
     """
     method = plan.make()
-    absent = {name: why for name in plan.attacks if (why := missing(name)) is not None}
-    reasons = ({"method": method.name, "attack": n, "reason": why} for n, why in absent.items())
+    reasons = {name: [available(part) for part in name.split("+")] for name in plan.attacks}
+    absent = {name: next(filter(None, whys)) for name, whys in reasons.items() if any(whys)}
+    rows = ({"method": method.name, "attack": n, "reason": why} for n, why in absent.items())
     here = tuple(name for name in plan.attacks if name not in absent)
-    return replace(plan, attacks=here), add_missing(path, [facts_of(method), *reasons])
-
-
-def missing(name: str) -> str | None:
-    """Return why an attack, or a part of a chain, cannot run here; None where it can."""
-    return next((why for part in name.split("+") if (why := available(part))), None)
+    return replace(plan, attacks=here), add_missing(path, [facts_of(method), *rows])
 
 
 def facts_of(method: Method) -> Row:

@@ -19,7 +19,7 @@ import numpy as np
 import soundfile as sf
 
 from keybound.benchmark.measure.protocol import read_clips
-from keybound.benchmark.measure.rows import Row
+from keybound.benchmark.measure.rows import Row, table_of
 
 # Name, files, seconds of each, rate and channels.
 CORPORA = (
@@ -86,16 +86,14 @@ def _run(verb: str, corpus: Path, key: Path, jobs: int) -> dict[str, float]:
 
 def table(rows: Sequence[Row]) -> str:
     """Return rows as a Markdown table; of a start, which has no hours, the seconds themselves."""
-    lines = [
-        "| corpus | verb | processes | CPU s per hour | elapsed s per hour | times real time |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
+    lines = []
     for row in rows:
-        cells = [row["corpus"], row["verb"], str(row["jobs"])]
+        cells = [row["corpus"], row["verb"], row["jobs"]]
         if "cpu_s_per_hour" in row:
             cpu, elapsed = row["cpu_s_per_hour"], row["elapsed_s_per_hour"]
-            cells += [f"{cpu:.1f}", f"{elapsed:.1f}", f"{3600 / elapsed:.0f}"]
+            lines.append([*cells, f"{cpu:.1f}", f"{elapsed:.1f}", f"{3600 / elapsed:.0f}"])
         else:
-            cells += [f"({row['cpu_s']:.1f} s in all)", f"({row['elapsed_s']:.1f} s in all)", ""]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+            in_all = (f"({row[spent]:.1f} s in all)" for spent in ("cpu_s", "elapsed_s"))
+            lines.append([*cells, *in_all, ""])
+    heads = ("corpus", "verb", "processes", "CPU s per hour", "elapsed s per hour")
+    return table_of((*heads, "times real time"), lines)

@@ -4,21 +4,17 @@ Recordings of one speaker are joined and cut; each piece has a key and a positio
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import scipy.ndimage
 
+from keybound.attacks import copying
 from keybound.benchmark.measure import metrics, removal
 from keybound.benchmark.measure.plan import OWN_KEYS, Case, Plan, Suite, each, each_attack, one_row
 from keybound.benchmark.measure.protocol import Clip, Secret
 from keybound.benchmark.measure.rows import Row
-from keybound.benchmark.measure.security import FLOOR, move_gains, stft
 from keybound.crypto.keys import Key
 from keybound.provenance import fingerprint, matching
 from keybound.provenance.origin import Origin
@@ -26,7 +22,6 @@ from keybound.seal.search import SealSearch
 from keybound.types import Analysis
 from keybound.watermark import channels
 from keybound.watermark.verdict import Verdict
-from keybound.watermark.watermarker import Watermarker
 
 SHORT_S, USUAL_S = 3.0, 10.0
 SOURCES = ("unmarked", "sealed by others", "attacked")
@@ -34,15 +29,6 @@ P_LEVELS = tuple(10.0**-n for n in range(1, 7))  # under which the p of wrong ke
 COPIES = 5
 COPYINGS = ("gain-field", "residual", "residual-levelled")
 COLLUSIONS = ("copies", "mixture", "estimate", "reused")
-AROUND = (15, 15)  # bins and frames, half a kilohertz and an eighth of a second
-MEASURES = (metrics.pesq, metrics.stoi, metrics.visqol)
-MOST_DB = 3.0  # that a colluder takes for a seal
-
-
-def marker_of(case: Case) -> Watermarker:
-    """Return KeyBound itself."""
-    assert case.method.marker is not None
-    return case.method.marker
 
 
 @lru_cache(maxsize=1)
@@ -53,7 +39,7 @@ def record_of(case: Case) -> fingerprint.Fingerprint:
 
 def judge(case: Case, heard: Clip, secret: Secret, *, search: bool = True) -> Row:
     """Return a row's evidence: at the secret's position, and searched for in the usual ones."""
-    marker = marker_of(case)
+    marker = case.marker
     found = marker.analyse(heard, case.method.rate)
     whose: Any = {"key": secret.key, "payload": secret.payload}
     known = marker.judge(found, **whose, search=SealSearch((secret.position,)))
@@ -106,7 +92,7 @@ def wrong_keys(case: Case, face: Row) -> Row:
     if face["source"] == SOURCES[0] or (face["source"] == SOURCES[2] and case.index % 2):
         heard = case.host
     heard = case.attacked(face["attack"], heard)
-    marker = marker_of(case)
+    marker = case.marker
     found = marker.analyse(heard, case.method.rate)
     rng = case.chance("wrong keys")
     where, payload = SealSearch((case.secret.position,)), case.secret.payload
@@ -136,7 +122,7 @@ def forged(case: Case, face: Row) -> Row:
     for start, reading in zip(starts, readings, strict=True):
         how: Any = {"key": own, "payload": method.decode(reading, None) ^ change}
         position = case.secret.position
-        made = marker_of(case).embed(case.other, rate, **how, position=position, check=False)
+        made = case.marker.embed(case.other, rate, **how, position=position, check=False)
         forgery[start:] = made[start:]
     return judge(case, forgery, Secret(case.secret.key, payload, case.secret.position))
 
@@ -144,16 +130,10 @@ def forged(case: Case, face: Row) -> Row:
 def copied(case: Case, face: Row) -> Row:
     """Copy a mark and its seal to the next recording, as who has the clean host can.
 
-    The gains are laid on the other's spectrum, or the residual is added as it is, or as loud
-    beside the other as it was. The record's fingerprint says whether this is the recording it
-    was taken of; the seal alone may well hold.
+    The record's fingerprint says whether this is the recording it was taken of; the seal alone may
+    well hold.
     """
-    other, change = case.other, case.marked - case.host
-    if face["attack"] == "gain-field":
-        moved = move_gains(case.host, case.marked, other)
-    else:
-        louder = float(np.std(other) / (np.std(case.host) + FLOOR))
-        moved = other + (louder if face["attack"] == "residual-levelled" else 1.0) * change
+    moved = copying.copied(case.host, case.marked, case.other, face["attack"])
     heard = np.clip(moved, -1, 1).astype(np.float32)
     found = matching.match(record_of(case), channels.levels_of(heard))
     row: Row = {"decision": found.decision, "agreement": found.agreement}
@@ -179,41 +159,28 @@ def averaged(case: Case, face: Row) -> Row:
     hosts = [case.host] * count if kind == "copies" else others
     marked = [method.embed(host, secret) for host, secret in zip(hosts, secrets, strict=True)]
     if kind in ("estimate", "reused"):
-        common = in_common(marked)
-        heard = [without(one, common) for one in marked]
+        common = copying.in_common(marked)
+        heard = [copying.scaled(one, np.exp(-common)) for one in marked]
     else:
         heard = [np.mean(marked, axis=0, dtype=np.float32)] * count
     rows = [judge(case, h, s, search=False) for h, s in zip(heard, secrets, strict=True)]
     return {key: [row[key] for row in rows] for key in ("holds", "z", "log10_p", "verified")}
 
 
-def in_common(marked: Sequence[Clip]) -> npt.NDArray[np.float64]:
-    """Average how levels stand out from those around them, in nepers: (bins, frames)."""
-    levels = [np.log(np.abs(stft().stft(one.astype(np.float64))) + FLOOR) for one in marked]
-    mean = np.mean(levels, axis=0)
-    most = MOST_DB * math.log(10) / 20
-    return np.asarray(np.clip(mean - scipy.ndimage.uniform_filter(mean, AROUND), -most, most))
-
-
-def without(marked: Clip, gains: npt.NDArray[np.float64]) -> Clip:
-    """Take gains out of a recording."""
-    spectrum = stft().stft(marked.astype(np.float64)) * np.exp(-gains)
-    return np.asarray(stft().istft(spectrum, k1=len(marked)), np.float32)
-
-
 def cost(case: Case, face: Row) -> Row:  # noqa: ARG001
     """Measure the quality of the marked recording with its seal and without."""
     whose: Any = {"key": case.secret.key, "payload": case.secret.payload}
-    bare = marker_of(case).embed(case.host, case.method.rate, **whose, seal=False, check=False)
+    bare = case.marker.embed(case.host, case.method.rate, **whose, seal=False, check=False)
     row: Row = {}
     for which, heard in (("", case.marked), ("_unsealed", bare)):
-        for measure in MEASURES if find_spec("visqol") else MEASURES[:-1]:
-            row[measure.__name__ + which] = measure(case.host, heard, case.method.rate)
-        row[f"snr_db{which}"] = metrics.snr_db(case.host, heard)
+        scores = metrics.scores(case.host, heard, case.method.rate)
+        scores["snr_db"] = metrics.snr_db(case.host, heard)
+        row |= {measure + which: value for measure, value in scores.items()}
     return row
 
 
-LENGTHS: dict[float, int | None] = {SHORT_S: 60, USUAL_S: 80, 30.0: 10}  # seconds: recordings
+# Seconds, and most recordings of that length.
+LENGTHS: dict[float, int | None] = {SHORT_S: 60, USUAL_S: 80, 30.0: 10}
 FORGED: dict[float, int | None] = {SHORT_S: 300, USUAL_S: 80}
 SCORED: dict[float, int | None] = {SHORT_S: 40, USUAL_S: 40}  # few: ViSQOL takes long
 LONG: dict[float, int | None] = {USUAL_S: 80}

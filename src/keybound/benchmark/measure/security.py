@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.signal
 
+from keybound.attacks import copying
 from keybound.benchmark.measure import metrics
 from keybound.benchmark.measure.methods import Method, Reading
 from keybound.benchmark.measure.plan import Case, Suite, each
@@ -21,7 +21,6 @@ from keybound.errors import AudioError
 
 WRONG_KEYS = 10
 COPIES = (2, 5)
-FLOOR = 1e-5  # of a magnitude: far under the noise of 16-bit audio, so only silence meets it
 
 
 def fresh(case: Case, purpose: str) -> Iterator[Secret]:
@@ -61,16 +60,13 @@ def keys(case: Case, face: Row) -> Row:  # noqa: ARG001
 
 
 def transplant(case: Case, face: Row) -> Row:
-    """Move the mark to another host, as a residual or as gains; verify it as the original's.
+    """Copy the mark to another host, as a residual or as gains; verify it as the original's.
 
     Both take the clean host beside the marked clip: an oracle stronger than the threat model,
     which gives the attacker the marked recording alone. `snr_db` tells how much came along.
     """
     row = elsewhere(case)
-    if face["attack"] == "residual":
-        heard = case.other + (case.marked - case.host)
-    else:
-        heard = move_gains(case.host, case.marked, case.other)
+    heard = copying.copied(case.host, case.marked, case.other, face["attack"])
     snr = metrics.snr_db(case.other, heard)
     row |= {"snr_db": None if snr is None else round(snr, 3)}
     return row | verify(case, heard, case.secret)
@@ -103,11 +99,9 @@ def average(case: Case, face: Row) -> Row:
 def known_payload(case: Case, face: Row) -> Row:  # noqa: ARG001
     """Forge a payload of the attacker's choice from one recording whose payload is known.
 
-    Anyone reads the code with the public detector. Code XOR known payload is the victim's mask,
-    wrong in as many bits (`mask_errors`) as the code was read wrong. With the mask the attacker
-    knows the code of any payload and has the public embedder put it on another host; the victim's
-    own key then verifies it. This is outside the paper's single-sample claim, and true of every
-    mask that is used twice; a nonce for each recording ends it, and only it.
+    The public detector reads the code. Code XOR known payload is the victim's mask, wrong in as
+    many bits (`mask_errors`) as the code was read wrong, and gives the code of any payload for
+    another host. True of every mask that is used twice; a nonce for each recording ends it.
     """
     row, method, reading = elsewhere(case), case.method, case.reading
     chosen = next(fresh(case, "known payload"))
@@ -121,8 +115,7 @@ def known_payload(case: Case, face: Row) -> Row:  # noqa: ARG001
 def replay(case: Case, face: Row) -> Row:  # noqa: ARG001
     """Put the code as it was read on another host: attribution without knowing anything.
 
-    Weaker than `known_payload` in what it says (the same payload) and stronger in what it needs
-    (nothing but the recording). Nonces do not end it unless the verifier ties them to the host.
+    It needs the recording alone. Nonces do not end it unless the verifier ties them to the host.
     """
     row, method, reading = elsewhere(case), case.method, case.reading
     own = next(fresh(case, "replay")).key
@@ -138,7 +131,7 @@ def carrier(case: Case, face: Row) -> Row:
     pairs = [(clip, case.method.embed(clip, case.secret)) for clip in case.hosts]
     if face["domain"] == "waveform":
         return similarity([y - x for x, y in pairs])
-    return similarity([np.log(gains(x, y)) for x, y in pairs])
+    return similarity([np.log(copying.gains(x, y)) for x, y in pairs])
 
 
 CLIPS: dict[float, int | None] = {1.0: 300}
@@ -168,28 +161,10 @@ def similarity(vectors: Sequence[npt.NDArray[Any]]) -> Row:
     return row
 
 
-def gains(host: Clip, marked: Clip) -> npt.NDArray[np.float64]:
-    """Return |X_w| / |X| of each bin of a 512/128 Hann spectrum: (bins, frames)."""
-    before, after = (np.abs(stft().stft(x.astype(np.float64))) for x in (host, marked))
-    return np.asarray((after + FLOOR) / (before + FLOOR))
-
-
-def move_gains(host: Clip, marked: Clip, other: Clip) -> Clip:
-    """Scale another host's spectrum by |X_w| / |X|: the transplant in the carrier's own domain."""
-    moved = stft().stft(other.astype(np.float64)) * gains(host, marked)
-    return np.asarray(stft().istft(moved, k1=len(other)), np.float32)
-
-
-def stft() -> Any:
-    """Return the transform of a 512/128 Hann spectrum."""
-    return scipy.signal.ShortTimeFFT.from_window("hann", 1.0, 512, 384)
-
-
 def mark_code(method: Method, host: Clip, code: int, own: Key, reading: Reading) -> Clip:
     """Mark a host with a code instead of a payload, by the public interface and one's own key.
 
-    The embedder takes a payload and XORs it with the key's mask. The mask of one's own key shows
-    in any reading, decoded with that key and without one, and XORed into the code it cancels.
+    The mask of that key, which any reading shows, is XORed into the code and cancels.
     """
     return method.embed(host, Secret(own, code ^ _mask(method, reading, own)))
 

@@ -15,7 +15,7 @@ import numpy as np
 import soundfile
 
 from keybound.benchmark.measure.methods import Method
-from keybound.benchmark.measure.protocol import secret_of
+from keybound.benchmark.measure.protocol import Clip, secret_of
 from keybound.benchmark.measure.rows import Row
 from keybound.benchmark.peers import METHODS, available
 from keybound.watermark import files
@@ -38,25 +38,29 @@ def measure(seconds: float = 10.0, turns: int = 9, names: Iterable[str] = NAMES)
     KeyBound that is the library's, key and checks included, and as FILES also reading and writing.
     The audio is noise at the method's own rate.
     """
-    with TemporaryDirectory() as place:
-        return _measure(seconds, turns, names, Path(place))
-
-
-def _measure(seconds: float, turns: int, names: Iterable[str], place: Path) -> list[Row]:
     rows: list[Row] = []
     jobs: list[Callable[[], Any]] = []
-    for name in names:
-        if name == FILES:
-            jobs += _file_jobs(seconds, place)
-            rows += [_row(name, seconds, verb, trained=True) for verb in VERBS]
-            continue
-        trained = available(name) is None
-        if not trained and available(name, trained=False) is not None:
-            continue
-        method = METHODS[name]() if trained else METHODS[name](trained=False)
-        length_s = max(seconds, method.seconds)
-        jobs += _jobs(method, length_s)
-        rows += [_row(name, length_s, verb, trained=trained) for verb in VERBS]
+    with TemporaryDirectory() as place:
+        for name in names:
+            trained = name == FILES or available(name) is None
+            if not trained and available(name, trained=False) is not None:
+                continue
+            if name == FILES:
+                length_s = seconds
+                jobs += _file_jobs(seconds, Path(place))
+            else:
+                method = METHODS[name]() if trained else METHODS[name](trained=False)
+                length_s = max(seconds, method.seconds)
+                jobs += _jobs(method, length_s)
+            row: Row = {"suite": "speed", "method": name, "seconds": length_s, "trained": trained}
+            rows += [row | {"verb": verb} for verb in VERBS]
+        for row, spent in zip(rows, _times(jobs, turns), strict=True):
+            row["times_real_time"] = round(row["seconds"] / min(spent), 2)
+    return rows
+
+
+def _times(jobs: Sequence[Callable[[], Any]], turns: int) -> list[list[float]]:
+    """Return how long each job takes, in each of its turns."""
     times: list[list[float]] = [[] for _ in jobs]
     for _ in range(turns):
         for job, spent in zip(jobs, times, strict=True):
@@ -65,23 +69,18 @@ def _measure(seconds: float, turns: int, names: Iterable[str], place: Path) -> l
                 begun = time.perf_counter()
                 job()
                 spent.append(time.perf_counter() - begun)
-    for measured, spent in zip(rows, times, strict=True):
-        measured["times_real_time"] = round(measured["seconds"] / min(spent), 2)
-    return rows
+    return times
 
 
-def _row(name: str, seconds: float, verb: str, *, trained: bool) -> Row:
-    facts: Row = {"suite": "speed", "method": name, "seconds": seconds, "trained": trained}
-    return facts | {"verb": verb}
+def _noise(seconds: float, rate: int) -> Clip:
+    return 0.1 * np.random.default_rng(0).standard_normal(round(seconds * rate), dtype=np.float32)
 
 
 def _file_jobs(seconds: float, place: Path) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """Return what is timed of KeyBound's files: a WAV of 16 kHz to another, and its detection."""
     marker, secret = Watermarker(), secret_of(0, 0, 16)
     host, out = place / f"{seconds:g}.wav", place / "marked.wav"
-    rng = np.random.default_rng(0)
-    samples = 0.1 * rng.standard_normal(round(seconds * RATE), dtype=np.float32)
-    soundfile.write(host, samples, RATE, subtype="PCM_16")
+    soundfile.write(host, _noise(seconds, RATE), RATE, subtype="PCM_16")
     options = EmbedOptions(secret.key, secret.payload, position=secret.position)
     return (
         lambda: files.embed(marker, host, out, options, check=False, replace=True),
@@ -91,9 +90,7 @@ def _file_jobs(seconds: float, place: Path) -> tuple[Callable[[], Any], Callable
 
 def _jobs(method: Method, seconds: float) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """Return what is timed, in the order of the verbs."""
-    rng = np.random.default_rng(0)
-    clip = 0.1 * rng.standard_normal(round(seconds * method.rate), dtype=np.float32)
-    secret = secret_of(0, 0, method.bits)
+    clip, secret = _noise(seconds, method.rate), secret_of(0, 0, method.bits)
     return lambda: method.embed(clip, secret), lambda: method.read(clip)
 
 

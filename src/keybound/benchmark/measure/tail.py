@@ -6,7 +6,7 @@ for the best local match of two random sequences (Karlin and Altschul), which ex
 than can be measured. The suite `false-alarms` counts on other speech what that comes to.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,10 +16,9 @@ import numpy.typing as npt
 from keybound.attacks import available
 from keybound.benchmark.measure.negatives import attacked
 from keybound.benchmark.measure.plan import Case, Plan
-from keybound.benchmark.measure.protocol import Clip, whole_recordings
+from keybound.benchmark.measure.protocol import Clip
 from keybound.benchmark.measure.rows import Row
 from keybound.model.detection import Tail
-from keybound.types import Detection
 from keybound.watermark.watermarker import Watermarker
 
 ATTACKS = ("clean", "noise-10", "echo", "lyra-6")  # of the suite
@@ -41,55 +40,40 @@ class Negative:
     """
 
     attack: str
-    peaks_s: tuple[float, ...]
+    peaks_s: Sequence[float]
     seconds: float
-    scores: tuple[float, ...] = ()
+    scores: Sequence[float] = ()
 
 
-def measure(
-    marker: Watermarker,
-    speech: Path,
-    attacks: Sequence[str],
-    *,
-    progress: Callable[[int, int], None] = lambda *_: None,
-) -> list[Negative]:
-    """Find the peaks of evidence in the recordings of a folder, attacked, joined to one."""
-    negatives: list[Negative] = []
-    for seed in range(DRAWS):
-        for name, found in heard(marker, speech, attacks, seed):
-            heights = peaks(found.frame_presence, found.frame_s)
-            seconds = len(found.frame_presence) * found.frame_s
-            scores = tuple(means(found.frame_presence, found.frame_s).tolist())
-            negatives.append(Negative(name, tuple(heights.tolist()), seconds, scores))
-            progress(len(negatives), DRAWS * len(attacks))
-    return negatives
-
-
-def heard(
-    marker: Watermarker, speech: Path, attacks: Sequence[str], seed: int
-) -> Iterator[tuple[str, Detection]]:
-    """Listen to the recordings of a folder, joined, after each attack that can run here."""
+def measure(marker: Watermarker, speech: Path, attacks: Sequence[str]) -> list[Negative]:
+    """Find the peaks of evidence in the recordings of a folder, joined, after each attack."""
+    rate, negatives = marker.card.rate, []
     for name in attacks:
         if available(name) is None:
-            joined = joined_speech(speech, name, marker.card.rate, seed)
-            yield name, marker.detect(joined, marker.card.rate)
+            draws = [joined_speech(speech, name, rate, seed) for seed in range(DRAWS)]
+            found = [marker.detect(joined, rate) for joined in draws]
+            heights = np.concatenate([peaks(one.frame_presence, one.frame_s) for one in found])
+            scores = np.concatenate([means(one.frame_presence, one.frame_s) for one in found])
+            seconds = sum(len(one.frame_presence) * one.frame_s for one in found)
+            negatives.append(Negative(name, heights.tolist(), seconds, scores.tolist()))
+    return negatives
 
 
 def joined_speech(speech: Path, name: str, rate: int, seed: int) -> Clip:
     """Join the recordings of a folder, each attacked."""
-    return np.concatenate(list(attacked(whole_recordings(speech, rate), name, rate, seed)))
+    return np.concatenate(list(attacked(speech, name, rate, seed)))
 
 
 def false_alarms(case: Case, face: Row) -> Row:
     """Cut unmarked speech into files of some lengths and count those that are found marked."""
-    marker, plan = case.method.marker, case.plan
-    assert marker is not None
+    marker, plan = case.marker, case.plan
     row: Row = {"files_s": list(plan.files_s), "alarms": [], "files": []}
     if available(face["attack"]) is not None:
         return row | {"files_s": []}
     if plan.stereo:
         return row | in_stereo(marker, plan, face["attack"])
-    ((_, found),) = heard(marker, plan.speech[0], [face["attack"]], seed=DRAWS)
+    rate = marker.card.rate
+    found = marker.detect(joined_speech(plan.speech[0], face["attack"], rate, DRAWS), rate)
     for length_s in plan.files_s:
         least_s, size = marker.card.tail.threshold(length_s), round(length_s / found.frame_s)
         count = len(found.frame_presence) // size
@@ -161,38 +145,29 @@ def fit_excess(negatives: Iterable[Negative]) -> float:
     It is the mean, over the highest seconds of an attack, of what lies beyond the least of them,
     for the attack where that is most, and cautious.
     """
-    kinds: dict[str, list[float]] = {}
-    for one in negatives:
-        kinds.setdefault(one.attack, []).extend(one.scores)
     found = [LEAST_EXCESS]
-    for scores in kinds.values():
-        ordered = np.sort(scores)
+    for one in negatives:
+        ordered = np.sort(one.scores)
         count = int(HIGH_SECONDS * len(ordered))
         if count >= FEWEST:
             found.append(_scale(ordered[-count:] - ordered[-count - 1]))
     return round(max(found), 4)
 
 
-def fit(negatives: Iterable[Negative]) -> Tail:
+def fit(negatives: Sequence[Negative]) -> Tail:
     """Fit the tail: the rate of the attack with most peaks, the scale of that with the highest.
 
     So at most one file in a hundred is falsely found marked after any of these attacks.
     """
-    kinds: dict[str, list[Negative]] = {}
-    for one in negatives:
-        kinds.setdefault(one.attack, []).append(one)
-    heights = {name: np.concatenate([one.peaks_s for one in part]) for name, part in kinds.items()}
-    ordered = np.sort(np.concatenate([[0.0], *heights.values()]))
+    heights = [np.asarray(one.peaks_s, np.float64) for one in negatives]
+    ordered = np.sort(np.concatenate([[0.0], *heights]))
     above = max(LEAST_ABOVE_S, float(ordered[-min(len(ordered), HIGHEST + 1)]))
-    excesses = {name: high[high > above] - above for name, high in heights.items()}
-    own = [excess for excess in excesses.values() if len(excess) >= FEWEST]
-    scales = [_scale(excess) for excess in (*own, np.concatenate(list(excesses.values())))]
-    rates = [
-        max(1, len(excesses[name])) / sum(one.seconds for one in part)
-        for name, part in kinds.items()
-    ]
-    scale = max(LEAST_SCALE_S, *scales)
-    return Tail(round(above, 4), round(max(rates), 5), round(scale, 4))
+    excesses = [high[high > above] - above for high in heights]
+    own = [excess for excess in excesses if len(excess) >= FEWEST]
+    scale = max(LEAST_SCALE_S, *(_scale(excess) for excess in (*own, np.concatenate(excesses))))
+    counts = [max(1, len(excess)) for excess in excesses]
+    rate = max(count / one.seconds for count, one in zip(counts, negatives, strict=True))
+    return Tail(round(above, 4), round(rate, 5), round(scale, 4))
 
 
 def _scale(excess: npt.NDArray[np.float64]) -> float:

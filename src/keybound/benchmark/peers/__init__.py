@@ -12,6 +12,7 @@ How each scores presence, and whether the score comes from decoding:
     silentcipher  decoding: share of symbols that agree over the repetitions of its message
     timbre        decoding: mean size of its ten outputs, which are trained to be 1 or -1
     perth         a head of its own: confidence of a mark; there is no payload, `bits` is 0
+    audiowmark    the sync score of the best block of its default key
 """
 
 from collections.abc import Callable
@@ -19,17 +20,19 @@ from functools import partial
 from pathlib import Path
 
 from keybound.benchmark.measure.methods import Method, keybound
-from keybound.benchmark.peers import audioseal, perth, silentcipher, timbre, wavmark
+from keybound.benchmark.peers import (
+    audioseal,
+    audiowmark,
+    landmarks,
+    perth,
+    silentcipher,
+    timbre,
+    wavmark,
+)
 from keybound.errors import KeyBoundError
 
-__all__ = ["METHODS", "available", "chosen"]
-
 PEERS = {
-    "audioseal": audioseal,
-    "wavmark": wavmark,
-    "timbre": timbre,
-    "silentcipher": silentcipher,
-    "perth": perth,
+    one.PEER.name: one.PEER for one in (audioseal, wavmark, timbre, silentcipher, perth, audiowmark)
 }
 OWN: dict[str, Callable[..., Method]] = {
     "keybound": keybound,
@@ -61,6 +64,8 @@ def chosen(method: str, model: str | None, *, rolling: bool = False) -> Callable
     Under one name the newest rows would hide the others. A name that is given, such as
     `ablation/no-anchor` or `paper`, is that of a study of the learned layer: no seal then.
     """
+    if method.startswith(landmarks.PREFIX):
+        return partial(landmarks.make, method.removeprefix(landmarks.PREFIX))
     if rolling:
         name = "keybound-rolling" + (f"/{Path(model).name}" if model else "")
         return partial(keybound, Path(model) if model else None, name, rolling=True)

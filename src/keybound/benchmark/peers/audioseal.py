@@ -6,40 +6,37 @@
 import importlib
 import pickle
 from collections import defaultdict
-from importlib.metadata import version
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from keybound.attacks.packages import package
-from keybound.benchmark.measure.methods import Method, Reading
+from keybound.benchmark.measure.methods import Reading
 from keybound.benchmark.measure.protocol import Clip, Secret
-from keybound.benchmark.peers.keyless import array, bits_of, find, keyless, quiet, same_chance, tag
+from keybound.benchmark.peers.peer import Functions, Peer, array
+from keybound.crypto.codes import to_bits
 from keybound.errors import ModelError
 
 RATE, BITS = 16000, 16
+MODULES = ("torch", "omegaconf", "julius", "audioseal")
 FILES = ("generator_base.pth", "detector_base.pth")
 
 
-def make(
-    generator: Path | None = None, detector: Path | None = None, *, trained: bool = True
-) -> Method:
-    """Return AudioSeal with the checkpoints of these paths, or those that `needs` finds.
+def load(files: Sequence[Path]) -> Functions:
+    """Return AudioSeal's functions.
 
     Presence is the mean over samples of its probability of a mark: the verdict of its package,
     the share of samples above one half, has too many ties for a threshold.
     """
     import torch
 
-    files = [generator, detector] if generator and detector else needs(trained=trained)
-    with quiet(), same_chance():
-        builder = importlib.import_module("audioseal.builder")
-        marker = builder.create_generator(_settings(builder, "WM")).eval()
-        finder = builder.create_detector(_settings(builder, "Detector")).eval()
+    builder = importlib.import_module("audioseal.builder")
+    marker = builder.create_generator(_settings(builder, "WM")).eval()
+    finder = builder.create_detector(_settings(builder, "Detector")).eval()
     for net, file in zip((marker, finder), files, strict=False):
         net.load_state_dict(_state(file))
 
     def embed(clip: Clip, secret: Secret) -> Clip:
-        message = torch.from_numpy(bits_of(secret.payload, BITS))[None]  # (1, bits)
+        message = torch.from_numpy(to_bits(secret.payload, BITS).copy())[None]  # (1, bits)
         with torch.inference_mode():
             marked = marker(torch.from_numpy(clip)[None, None], sample_rate=RATE, message=message)
         return array(marked)
@@ -50,15 +47,7 @@ def make(
         # (1, 2, samples), the second for a mark; (1, bits)
         return Reading(float(chances[0, 1].mean()), array(torch.logit(message, eps=1e-6)))
 
-    stamp = tag(version("audioseal"), files)
-    return keyless("audioseal", stamp, embed, read, rate=RATE, bits=BITS, threshold=0.5)
-
-
-def needs(*, trained: bool = True) -> list[Path]:
-    """Find the package, and the two checkpoints in the folder `KEYBOUND_AUDIOSEAL`."""
-    for name in ("torch", "omegaconf", "julius", "audioseal"):
-        package(name, name)
-    return find("audioseal", None, [], FILES) if trained else []
+    return embed, read
 
 
 def _settings(builder: Any, kind: str) -> Any:
@@ -86,3 +75,6 @@ def _state(path: Path) -> Any:
     except pickle.UnpicklingError as error:
         raise ModelError(f"{path} is no checkpoint of audioseal") from error
     return stored.get("model", stored)
+
+
+PEER = Peer("audioseal", RATE, BITS, load, MODULES, FILES, threshold=0.5)

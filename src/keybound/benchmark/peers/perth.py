@@ -6,29 +6,27 @@ others meet.
 """
 
 import importlib
-from importlib.metadata import version
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from keybound.attacks.packages import package
-from keybound.benchmark.measure.methods import Method, Reading
+from keybound.benchmark.measure.methods import Reading
 from keybound.benchmark.measure.protocol import Clip, Secret
 from keybound.benchmark.peers import stand_ins
-from keybound.benchmark.peers.keyless import keyless, quiet
-from keybound.errors import ModelError
+from keybound.benchmark.peers.peer import Functions, Peer
 
 RATE = 16000
+MODULES = ("torch", "yaml", "perth")
 NO_BITS = np.zeros(0, np.float32)
 
 
-def make() -> Method:
-    """Return Perth: presence is its confidence in a mark, from 0 to 1, which its package rounds."""
+def load(files: Sequence[Path]) -> Functions:  # noqa: ARG001
+    """Return Perth's functions: presence is its confidence in a mark, which its package rounds."""
     import torch
 
-    needs()
     absent = stand_ins.librosa() | stand_ins.torchaudio() | stand_ins.pkg_resources()
-    with quiet(), stand_ins.standing_in(absent):
+    with stand_ins.standing_in(absent):
         inside = importlib.import_module("perth.perth_net.perth_net_implicit.perth_watermarker")
         perth = inside.PerthImplicitWatermarker()
 
@@ -43,14 +41,7 @@ def make() -> Method:
             confidence = float(perth.get_watermark(clip, sample_rate=RATE, round=False))
         return Reading(float(np.nan_to_num(confidence)), NO_BITS)  # nan: no frame is loud enough
 
-    stamp = version("resemble-perth")
-    return keyless("perth", stamp, embed, read, rate=RATE, bits=0, threshold=0.5)
+    return embed, read
 
 
-def needs(*, trained: bool = True) -> Path:
-    """Find the package, which carries its weights."""
-    if not trained:
-        raise ModelError("perth: comes with its weights")
-    for name, module in (("torch", "torch"), ("pyyaml", "yaml")):
-        package(name, module)
-    return package("resemble-perth", "perth")
+PEER = Peer("perth", RATE, 0, load, MODULES, distribution="resemble-perth", threshold=0.5)

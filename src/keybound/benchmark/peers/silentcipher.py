@@ -6,21 +6,22 @@ of its package (20 symbols of 4 values) do not fit into that model's 15 symbols 
 
 import importlib
 from argparse import Namespace
-from importlib.metadata import version
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from keybound.attacks.packages import package
-from keybound.benchmark.measure.methods import Method, Reading
+from keybound.benchmark.measure.methods import Reading
 from keybound.benchmark.measure.protocol import Clip, Secret
 from keybound.benchmark.peers import stand_ins
-from keybound.benchmark.peers.keyless import HUB, find, keyless, quiet, same_chance, tag
+from keybound.benchmark.peers.peer import Functions, Peer, quiet
 from keybound.errors import ModelError
 
 RATE, BITS = 44100, 40
+MODULES = ("torch", "yaml", "silentcipher")
 FILES = ("hparams.yaml", "enc_c.ckpt", "dec_c.ckpt", "dec_m_0.ckpt")
+HUB = "models--sony--silentcipher/snapshots/*/44_1_khz/*"
 SETTINGS = {  # hparams.yaml of the released model, for random weights
     "model_type": "silentcipher", "SR": RATE, "N_FFT": 4096, "HOP_LENGTH": 2048,
     "message_band_size": 1024, "message_dim": 5, "message_len": 21, "message_sdr": 47,
@@ -30,16 +31,14 @@ SETTINGS = {  # hparams.yaml of the released model, for random weights
 }  # fmt: skip
 
 
-def make(folder: Path | None = None, *, trained: bool = True) -> Method:
-    """Return SilentCipher: presence is the confidence of its decoder, 0 where it finds no message.
+def load(files: Sequence[Path]) -> Functions:
+    """Return SilentCipher's functions: presence is its confidence, 0 where it finds no message.
 
     That is the share of symbols that agree with the commonest at their place in the message, so
     it says nothing below two repetitions: clips have 2 s. It looks at one phase of its frames, as
     its documentation does; a search over 205 phases after a crop is its option and not used.
     """
-    files = needs(folder, trained=trained)
-    absent = stand_ins.librosa() | stand_ins.unused(pydub="AudioSegment")
-    with quiet(), same_chance(), stand_ins.standing_in(absent):
+    with stand_ins.standing_in(stand_ins.librosa() | stand_ins.unused(pydub="AudioSegment")):
         server = importlib.import_module("silentcipher.server")
         model = _model(server, files)
 
@@ -59,19 +58,10 @@ def make(folder: Path | None = None, *, trained: bool = True) -> Method:
         bits = np.unpackbits(np.array(found["messages"][0], np.uint8))
         return Reading(float(found["confidences"][0]), bits.astype(np.float32) - 0.5)
 
-    stamp = tag(version("silentcipher"), files)
-    return keyless("silentcipher", stamp, embed, read, rate=RATE, bits=BITS, seconds=2.0)
+    return embed, read
 
 
-def needs(folder: Path | None = None, *, trained: bool = True) -> list[Path]:
-    """Find the package, and its weights: in `KEYBOUND_SILENTCIPHER`, or the cache of its hub."""
-    for name, module in (("torch", "torch"), ("pyyaml", "yaml"), ("silentcipher", "silentcipher")):
-        package(name, module)
-    usual = sorted(HUB.glob("models--sony--silentcipher/snapshots/*/44_1_khz/*"))
-    return find("silentcipher", folder, usual, FILES) if trained else []
-
-
-def _model(server: Any, files: list[Path]) -> Any:
+def _model(server: Any, files: Sequence[Path]) -> Any:
     if files:
         model = server.get_model("44.1k", str(files[0].parent), str(files[0]))
         if model.sr != RATE or model.message_len != SETTINGS["message_len"]:
@@ -80,3 +70,6 @@ def _model(server: Any, files: list[Path]) -> Any:
     # Its constructor loads weights; there are none to load.
     untrained = type("Untrained", (server.Model,), {"load_models": lambda *_: None})
     return untrained(Namespace(**SETTINGS, load_ckpt=None))
+
+
+PEER = Peer("silentcipher", RATE, BITS, load, MODULES, FILES, HUB, seconds=2.0)

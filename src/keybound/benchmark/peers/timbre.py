@@ -8,16 +8,18 @@ vocoder, the distortions and the mel spectrogram serve its training.
 
 import importlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from keybound.attacks.packages import package, weights
-from keybound.benchmark.measure.methods import Method, Reading
+from keybound.attacks.packages import weights
+from keybound.benchmark.measure.methods import Reading
 from keybound.benchmark.measure.protocol import Clip, Secret
 from keybound.benchmark.peers import stand_ins
-from keybound.benchmark.peers.keyless import array, bits_of, keyless, quiet, same_chance, tag
+from keybound.benchmark.peers.peer import Functions, Peer, array
+from keybound.crypto.codes import to_bits
 from keybound.errors import ModelError
 
 RATE, BITS = 22050, 10
@@ -25,8 +27,8 @@ MODULES = "model/conv2_mel_modules.py"
 OWN_NAMES = ("model", "distortions")  # of the checkout: too common to stay imported
 
 
-def make(folder: Path | None = None, *, trained: bool = True) -> Method:
-    """Return Timbre: presence is the mean size of its outputs, each counted up to 1.
+def load(files: Sequence[Path]) -> Functions:
+    """Return Timbre's functions: presence is the mean size of its outputs, each counted up to 1.
 
     They are trained to be 1 or -1, and a decoder is all there is. The paper's score for it is
     derived from decoding too, but with the payload known: its DA is the share of clips whose ten
@@ -34,16 +36,14 @@ def make(folder: Path | None = None, *, trained: bool = True) -> Method:
     """
     import torch
 
-    files = needs(folder, trained=trained)
-    with quiet(), same_chance():
-        encoder, decoder = _networks(files[0].parents[1])
-    if trained:
-        stored = torch.load(files[1], map_location="cpu", weights_only=True)
+    encoder, decoder = _networks(files[0].parents[3] if files else checkout())
+    for file in files:
+        stored = torch.load(file, map_location="cpu", weights_only=True)
         encoder.load_state_dict(stored["encoder"])
         decoder.load_state_dict(stored["decoder"], strict=False)  # its vocoder is not built
 
     def embed(clip: Clip, secret: Secret) -> Clip:
-        message = torch.from_numpy(bits_of(secret.payload, BITS)).float() * 2 - 1
+        message = torch.from_numpy(to_bits(secret.payload, BITS).astype(np.float32)) * 2 - 1
         with torch.inference_mode():
             host = torch.from_numpy(clip)[None, None]
             marked = array(encoder.test_forward(host, message[None, None])[0])
@@ -54,23 +54,25 @@ def make(folder: Path | None = None, *, trained: bool = True) -> Method:
             logits = array(decoder.test_forward(torch.from_numpy(clip)[None, None]))
         return Reading(float(np.minimum(np.abs(logits), 1).mean()), logits)
 
-    return keyless("timbre", tag("checkout", files[1:]), embed, read, rate=RATE, bits=BITS)
+    return embed, read
 
 
-def needs(folder: Path | None = None, *, trained: bool = True) -> list[Path]:
-    """Find the checkout, `KEYBOUND_TIMBRE`, and the newest of its weights, as its scripts do."""
-    for name, module in (("torch", "torch"), ("pyyaml", "yaml"), ("julius", "julius")):
-        package(name, module)
-    if folder is None and "KEYBOUND_TIMBRE" not in os.environ:
+def checkout() -> Path:
+    """Return the folder that `KEYBOUND_TIMBRE` names."""
+    if "KEYBOUND_TIMBRE" not in os.environ:
         raise ModelError("timbre: no checkout", hint="set KEYBOUND_TIMBRE to watermarking_model")
-    folder = folder or weights("timbre", "KEYBOUND_TIMBRE", [], MODULES)
+    return weights("timbre", "KEYBOUND_TIMBRE", [], MODULES)
+
+
+def find(folder: Path | None, trained: bool) -> list[Path]:
+    """Return the newest of the weights in a checkout, as its scripts do; random: none."""
+    stored = (folder or checkout()) / "results" / "ckpt" / "pth"
     if not trained:
-        return [folder / MODULES]
-    stored = (folder / "results" / "ckpt" / "pth").glob("*.pth.tar")
-    newest = sorted(stored, key=lambda path: path.stat().st_mtime)[-1:]
+        return []
+    newest = sorted(stored.glob("*.pth.tar"), key=lambda path: path.stat().st_mtime)[-1:]
     if not newest:
-        raise ModelError("timbre: weights absent", hint=f"put them in {folder}/results/ckpt/pth")
-    return [folder / MODULES, *newest]
+        raise ModelError("timbre: weights absent", hint=f"put them in {stored}")
+    return newest
 
 
 def _networks(folder: Path) -> tuple[Any, Any]:
@@ -94,3 +96,6 @@ def _networks(folder: Path) -> tuple[Any, Any]:
         kind(process, model, *sizes).eval() for kind in (modules.Encoder, modules.Decoder)
     )
     return encoder, decoder
+
+
+PEER = Peer("timbre", RATE, BITS, load, ("torch", "yaml", "julius"), find=find)

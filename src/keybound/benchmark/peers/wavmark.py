@@ -4,27 +4,29 @@
 """
 
 import importlib
-from importlib.metadata import version
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from keybound.attacks.packages import package
-from keybound.benchmark.measure.methods import Method, Reading
+from keybound.benchmark.measure.methods import Reading
 from keybound.benchmark.measure.protocol import Clip, Secret
 from keybound.benchmark.peers import stand_ins
-from keybound.benchmark.peers.keyless import HUB, bits_of, find, keyless, quiet, same_chance, tag
+from keybound.benchmark.peers.peer import Functions, Peer, quiet
+from keybound.crypto.codes import to_bits
 
 RATE, BITS = 16000, 16
+MODULES = ("torch", "tqdm", "wavmark")
+FILES = ("step59000_snr39.99_pesq4.35_BERP_none0.30_mean1.81_std1.81.model.pkl",)
+HUB = "models--M4869--WavMark/snapshots/*"
 WINDOW = 16000  # samples
 STEP = 800  # samples between the places where its decoder looks
 BATCH = 10
-FILE = "step59000_snr39.99_pesq4.35_BERP_none0.30_mean1.81_std1.81.model.pkl"
 
 
-def make(folder: Path | None = None, *, trained: bool = True) -> Method:
-    """Return WavMark: presence is the share of its pattern that the best place of a clip shows.
+def load(files: Sequence[Path]) -> Functions:
+    """Return WavMark's functions: presence is the share of its pattern in the best place of a clip.
 
     Its own decoder wants all of the pattern: that is its threshold, 1, and how the paper detects.
     The payload is read, as it does, from the places that show all of it; where none does, its
@@ -32,9 +34,8 @@ def make(folder: Path | None = None, *, trained: bool = True) -> Method:
     """
     import torch
 
-    files = needs(folder, trained=trained)
     unused = stand_ins.unused("resampy", huggingface_hub="hf_hub_download")
-    with quiet(), same_chance(), stand_ins.standing_in(stand_ins.librosa() | unused):
+    with stand_ins.standing_in(stand_ins.librosa() | unused):
         wavmark = importlib.import_module("wavmark")
         model = wavmark.load_model(str(files[0])) if files else _random_model(wavmark)
     pattern = np.array(wavmark.wm_add_util.fix_pattern[: 32 - BITS])
@@ -43,9 +44,8 @@ def make(folder: Path | None = None, *, trained: bool = True) -> Method:
 
     def embed(clip: Clip, secret: Secret) -> Clip:
         with quiet():  # it prints which windows it leaves unmarked
-            marked, _ = wavmark.encode_watermark(
-                model, clip, bits_of(secret.payload, BITS), **limits
-            )
+            bits = to_bits(secret.payload, BITS)
+            marked, _ = wavmark.encode_watermark(model, clip, bits, **limits)
         return np.asarray(marked, np.float32)
 
     def read(clip: Clip) -> Reading:
@@ -61,16 +61,7 @@ def make(folder: Path | None = None, *, trained: bool = True) -> Method:
         votes = whole.mean(axis=0) - 0.5 + 1e-3 if len(whole) else np.zeros(BITS)  # a draw is a one
         return Reading(float(shown.max(initial=0)), votes.astype(np.float32))
 
-    facts: Any = {"rate": RATE, "bits": BITS, "seconds": 1.1, "threshold": 1.0}
-    return keyless("wavmark", tag(version("wavmark"), files), embed, read, **facts)
-
-
-def needs(folder: Path | None = None, *, trained: bool = True) -> list[Path]:
-    """Find the package, and its checkpoint: in `KEYBOUND_WAVMARK`, or the cache of its hub."""
-    for name in ("torch", "tqdm", "wavmark"):
-        package(name, name)
-    usual = sorted(HUB.glob("models--M4869--WavMark/snapshots/*"))
-    return find("wavmark", folder, usual, [FILE]) if trained else []
+    return embed, read
 
 
 def _random_model(wavmark: Any) -> Any:
@@ -81,3 +72,6 @@ def _random_model(wavmark: Any) -> Any:
         if "conv5" in name:  # born as zeros, with which nothing would be marked
             init.normal_(values, std=1e-3)
     return model.eval()
+
+
+PEER = Peer("wavmark", RATE, BITS, load, MODULES, FILES, HUB, seconds=1.1, threshold=1.0)

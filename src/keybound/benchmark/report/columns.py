@@ -1,94 +1,24 @@
-"""Columns of attacks, each with how its cells are found, and the tables made of them.
+"""Columns of tables of attacks: blocks of measured or published figures, and lines of attacks.
 
-A table has blocks of columns and lines. A line holds what its cells are found from; a string is a
-heading. Measured columns read rows, published ones the paper's data.
+A line is a method and an attack, which the cells of the blocks are found from; a string is a
+heading. Measured blocks read rows, published ones the paper's data.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from keybound.benchmark.measure.metrics import threshold_at
-from keybound.benchmark.measure.rows import Row
-from keybound.benchmark.report import layout, paper, summaries
+from keybound.benchmark.measure.samples import Sample
+from keybound.benchmark.report import layout, paper
 from keybound.benchmark.report.grid import noted, rate_of_alarms, stacked
 from keybound.benchmark.report.labels import label, paper_name, titled
 from keybound.benchmark.report.layout import Cell, Column, Table
-from keybound.benchmark.report.summaries import CLEAN, NOMINAL, SECOND, SHIPPED, Evidence, numbers
+from keybound.benchmark.report.summaries import CLEAN, NOMINAL, SECOND, SHIPPED, Evidence
 
 THEIRS = "KeyBound, paper"  # the group of the published figures of KeyBound
-USUAL = "usual"  # the shipped threshold, or the paper's where a method ships none
-Lines = list["Line | str"]
-
-
-@dataclass(frozen=True)
-class Line:
-    """What the cells of a line are found from: its name, a method, rows, an attack."""
-
-    name: str
-    e: Evidence
-    method: str = ""
-    rows: Sequence[Row] = ()
-    attack: str = ""
-    seconds: float = SECOND
-    also: Mapping[str, Any] = field(default_factory=dict)  # what columns of a table ask for
-
-    @property
-    def ours(self) -> bool:
-        """Return whether the paper's figures of KeyBound stand beside this line."""
-        return self.method == "keybound"
-
-    def threshold(self, which: str) -> float | None:
-        """Return a threshold of the method at this length."""
-        if which == USUAL:
-            return self.e.usual(self.method, self.seconds)
-        return self.e.threshold(self.method, which, self.seconds)
-
-
-Value = Callable[[Line], float | None]
-
-
-@dataclass(frozen=True)
-class Block:
-    """Neighbouring columns of one source, and their cells in a line."""
-
-    columns: tuple[Column, ...]
-    cells: Callable[[Line], Sequence[Cell]]
-
-
-def share(which: str = USUAL, side: str = "marked") -> Value:
-    """Return how many scores reach a threshold: DA of the marked side, FPR of the unmarked."""
-    return lambda line: summaries.reached(line.rows, line.threshold(which), side).value
-
-
-def accepted(which: str = USUAL, score: str = "marked") -> Value:
-    """Return how many clips the rule V_A accepts."""
-    return lambda line: (
-        summaries.attributed(line.rows, line.threshold(which), line.e.rho(line.method), score).value
-    )
-
-
-def mean(measure: str) -> Value:
-    """Return the mean of a measure over the rows of a line."""
-    return lambda line: numbers(line.rows, measure).value
-
-
-def right(errors: str = "errors") -> Value:
-    """Return the bit accuracy of the rows of a line."""
-    return lambda line: summaries.accuracy(line.rows, errors).value
-
-
-def matched(rate: float) -> Value:
-    """Return detection at a threshold that lets this share of equally attacked clips pass."""
-
-    def find(line: Line) -> float | None:
-        scores = numbers(line.rows, "unmarked").values
-        if not scores:
-            return None
-        return summaries.reached(line.rows, threshold_at(scores, rate)).value
-
-    return find
-
+Line = tuple[str, str]  # a method, "" where every column has its own, and an attack
+Lines = list[Line | str | tuple[Cell, ...]]  # a tuple of cells is a line that is made already
+Beside = Mapping[str, Mapping[str, float]]  # attack -> label -> the paper's figure
 
 TOLD = """
 DA shipped | detection accuracy: share of marked clips whose presence score reaches the threshold \
@@ -115,30 +45,38 @@ SI-SNR | the same after alignment by a whole lag, dB
 """
 HELP = dict(line.split(" | ") for line in TOLD.strip().splitlines())  # of each measure
 DIGITS = {"PESQ": 2, "SI-SNR raw": 1, "SI-SNR": 1}  # of others 3
-MEASURES: dict[str, Value] = {
-    "DA shipped": share(SHIPPED),
-    "DA 1 %": share(CLEAN),
-    "DA": share(),
-    "FPR shipped": share(SHIPPED, "unmarked"),
-    "FPR 1 %": share(CLEAN, "unmarked"),
-    "FPR": share(side="unmarked"),
-    "BA": right(),
-    "V_A shipped": accepted(SHIPPED),
-    "V_A 1 %": accepted(CLEAN),
-    "V_A": accepted(),
-    "matched 1 %": matched(NOMINAL),
-    "matched 0.1 %": matched(NOMINAL / 10),
-    "lowest marked": lambda line: min(numbers(line.rows, "marked").values, default=None),
-    "highest unmarked": lambda line: max(numbers(line.rows, "unmarked").values, default=None),
-    "PESQ": mean("pesq"),
-    "STOI": mean("stoi"),
-    "SI-SNR raw": mean("si_snr_raw_db"),
-    "SI-SNR": mean("si_snr_db"),
+MEASURES: dict[str, Callable[[Sample], float | None]] = {
+    "DA shipped": lambda of: of.reached(SHIPPED).value,
+    "DA 1 %": lambda of: of.reached(CLEAN).value,
+    "DA": lambda of: of.reached().value,
+    "FPR shipped": lambda of: of.reached(SHIPPED, "unmarked").value,
+    "FPR 1 %": lambda of: of.reached(CLEAN, "unmarked").value,
+    "FPR": lambda of: of.reached(side="unmarked").value,
+    "BA": lambda of: of.accuracy().value,
+    "V_A shipped": lambda of: of.verified(SHIPPED).value,
+    "V_A 1 %": lambda of: of.verified(CLEAN).value,
+    "V_A": lambda of: of.verified().value,
+    "matched 1 %": lambda of: of.matched(NOMINAL),
+    "matched 0.1 %": lambda of: of.matched(NOMINAL / 10),
+    "lowest marked": lambda of: min(of.mean("marked").values, default=None),
+    "highest unmarked": lambda of: max(of.mean("unmarked").values, default=None),
+    "PESQ": lambda of: of.mean("pesq").value,
+    "STOI": lambda of: of.mean("stoi").value,
+    "SI-SNR raw": lambda of: of.mean("si_snr_raw_db").value,
+    "SI-SNR": lambda of: of.mean("si_snr_db").value,
 }
-Beside = Mapping[str, Mapping[str, float]]  # attack -> label -> the paper's figure
+
+
+@dataclass(frozen=True)
+class Block:
+    """Neighbouring columns of one source, and their cells in the line of a method and attack."""
+
+    columns: tuple[Column, ...]
+    cells: Callable[[str, str], Sequence[Cell]]
 
 
 def measured(
+    e: Evidence,
     labels: Sequence[str],
     method: str = "",
     *,
@@ -147,29 +85,25 @@ def measured(
     beside: Beside | None = None,
     printed: int = 3,
 ) -> Block:
-    """Return columns of measures under the attack of a line: of its method, or of one for all."""
-    named = titled(method) if group is None else group
+    """Return columns of measures: of the method of each line, or of one for all.
 
-    def cells(line: Line) -> list[Cell]:
-        whose = method or line.method
-        rows, reason = (
-            line.e.rows(whose, line.attack, seconds),
-            line.e.reasons.get((whose, line.attack)),
-        )
-        if not rows and reason is not None:
-            return [layout.not_run(reason, len(labels))] if labels else []
-        figures = (beside or {}).get(paper_name(line.attack), {}) if method or line.ours else {}
-        look = Line("", line.e, whose, rows, line.attack, seconds)
-        return [_cell(label, MEASURES[label](look), figures, printed) for label in labels]
-
-    return Block(tuple(Column(label, HELP[label], named) for label in labels), cells)
-
-
-def of_method(e: Evidence, labels: Sequence[str], method: str, **how: Any) -> Block:
-    """Return the columns of one method, without those at a threshold that it does not ship."""
-    if e.threshold(method, SHIPPED) is None:
+    Columns of one method leave out those at a threshold that it does not ship. `beside` has the
+    paper's figures of KeyBound to compare with.
+    """
+    if method and e.threshold(method, SHIPPED) is None:
         labels = [label for label in labels if not label.endswith("shipped")]
-    return measured(labels, method, **how)
+
+    def cells(line_method: str, attack: str) -> list[Cell]:
+        whose = method or line_method
+        of, reason = e.of(whose, attack, seconds), e.reasons.get((whose, attack))
+        if not of and reason is not None:
+            return [layout.not_run(reason, len(labels))] if labels else []
+        compared = beside if method or whose == "keybound" else None
+        figures = (compared or {}).get(paper_name(attack), {})
+        return [_cell(label, MEASURES[label](of), figures, printed) for label in labels]
+
+    named = titled(method) if group is None else group
+    return Block(tuple(Column(label, HELP[label], named) for label in labels), cells)
 
 
 def _cell(label: str, value: float | None, figures: Mapping[str, float], printed: int) -> Cell:
@@ -189,33 +123,38 @@ def from_paper(
 ) -> Block:
     """Return columns of published figures, from attack -> figures in the order of the columns.
 
-    `ours` leaves them empty in the lines of other methods than ours.
+    `ours` leaves them empty in the lines of other methods than KeyBound.
     """
     each = [digits] * len(columns) if isinstance(digits, int) else digits
 
-    def cells(line: Line) -> list[Cell]:
-        attack = paper_name(line.attack)
-        figures = None if ours and not line.ours else table.get(attack)
+    def cells(method: str, attack: str) -> list[Cell]:
+        theirs = paper_name(attack)
+        figures = None if ours and method != "keybound" else table.get(theirs)
         if figures is None:
-            return [Cell(kind="published")] * len(columns)
-        mark = layout.STANDS_IN if line.attack != attack else ""
+            return [layout.BLANK] * len(columns)
+        mark = layout.STANDS_IN if attack != theirs else ""
         return [layout.published(value, n, mark) for value, n in zip(figures, each, strict=True)]
 
     return Block(tuple(Column(label, text, group) for label, text in columns.items()), cells)
 
 
-def attack_names(first: str = "Attack") -> Block:
-    """Return the first column of a table of attacks."""
+def attack_table(
+    caption: str, blocks: Sequence[Block], lines: Lines, *notes: str, first: str = "Attack"
+) -> Table | None:
+    """Return a table of blocks, a line for each attack; None where nothing is in it."""
+
+    def cells(line: Any) -> Any:
+        if isinstance(line, str) or isinstance(line[0], Cell):
+            return line
+        name = Cell(label(line[1]), kind="name")
+        return (name, *(c for block in blocks for c in block.cells(*line)))
+
     told = "what happened to the clip between marking and reading"
-    return Block((Column(first, told, words=True),), lambda line: [layout.name(line.name)])
+    columns = [Column(first, told, words=True), *(c for block in blocks for c in block.columns)]
+    return noted(caption, columns, [cells(line) for line in lines], *notes)
 
 
-def attack_lines(e: Evidence, attacks: Iterable[str], method: str = "") -> Lines:
-    """Return the lines of attacks."""
-    return [Line(label(attack), e, method, e.rows(method, attack), attack) for attack in attacks]
-
-
-def in_families(e: Evidence, attacks: Iterable[str], method: str = "") -> Lines:
+def in_families(attacks: Iterable[str], method: str = "") -> Lines:
     """Return the lines of attacks under headings of the paper's families."""
     families = {attack: family for family, attack, _ in paper.SUITE}
     found: Lines = []
@@ -224,27 +163,15 @@ def in_families(e: Evidence, attacks: Iterable[str], method: str = "") -> Lines:
         if families.get(attack, "Others") != current:
             current = families.get(attack, "Others")
             found.append(current)
-        found += attack_lines(e, [attack], method)
+        found.append((method, attack))
     return found
 
 
-def stack_of_attacks(
-    e: Evidence, methods: Sequence[str], attacks: Callable[[str], Sequence[str]]
-) -> Lines:
+def stack_of_attacks(methods: Sequence[str], attacks: Callable[[str], Sequence[str]]) -> Lines:
     """Return the attacks of several methods below each other; of one alone, in families."""
-    lines = in_families if len(methods) == 1 else attack_lines
-    return stacked(methods, lambda method: lines(e, attacks(method), method))
-
-
-def table(
-    link: str, title: str, caption: str, blocks: Sequence[Block], lines: Lines, *notes: str
-) -> Table | None:
-    """Return a table of blocks with the notes that its marks need; None where nothing is in it."""
-    rows = [
-        line if isinstance(line, str) else tuple(c for b in blocks for c in b.cells(line))
-        for line in lines
-    ]
-    return noted(link, title, caption, [c for b in blocks for c in b.columns], rows, *notes)
+    if len(methods) == 1:
+        return in_families(attacks(methods[0]), methods[0])
+    return stacked(methods, lambda method: [(method, attack) for attack in attacks(method)])
 
 
 def under(e: Evidence, attacks: Iterable[str]) -> list[str]:
@@ -253,17 +180,13 @@ def under(e: Evidence, attacks: Iterable[str]) -> list[str]:
     return [m for m in e.marked_methods if any(e.rows(m, attack) for attack in wanted)]
 
 
-def suite(e: Evidence, methods: Sequence[str]) -> list[str]:
-    """Return the attacks of the paper's table, and what stands in for them where measured."""
-    return [
-        attack
-        for attack in paper.ATTACKS
-        if attack not in paper.STAND_IN
-        or any(e.rows(m, attack) or (m, attack) in e.reasons for m in methods)
-    ]
-
-
 def known(e: Evidence, methods: Iterable[str], attacks: Iterable[str]) -> list[str]:
     """Return those of the attacks that were measured, or of which a row says why not."""
     methods = list(methods)
     return [a for a in attacks if any(e.rows(m, a) or (m, a) in e.reasons for m in methods)]
+
+
+def suite(e: Evidence, methods: Sequence[str]) -> list[str]:
+    """Return the attacks of the paper's table, and what stands in for them where measured."""
+    stand_ins = known(e, methods, paper.STAND_IN)
+    return [a for a in paper.ATTACKS if a not in paper.STAND_IN or a in stand_ins]

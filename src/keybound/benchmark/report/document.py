@@ -9,22 +9,26 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
+from matplotlib import rc_context
+
 from keybound.benchmark.measure.rows import Row
 from keybound.benchmark.report import page
-from keybound.benchmark.report.figures import Picture, histograms, remover, roc
+from keybound.benchmark.report.figures import STYLE, Picture, histograms, remover, roc
 from keybound.benchmark.report.figures_summary import frontier, heat_map
 from keybound.benchmark.report.gallery import Samples, exhibits
 from keybound.benchmark.report.labels import titled
 from keybound.benchmark.report.summaries import CLEAN, SHIPPED, Evidence, gather
 from keybound.benchmark.report.tables import make_tables
 
+TITLE = "KeyBound benchmark"
+Clips = Mapping[str, tuple[Samples, int]]  # by name: samples and their rate
 GROUPS = {  # heading -> tables and figures by name, in order
     "Summary": ("glance", "heat-map"),
     "Robustness": ("robustness", "attribution", "lengths", "other-speech", "roc", "roc-others"),
     "False positives": ("false-positives", "other-audio", "scores-"),
     "Security": (
         "security", "wrong-key", "tolerance", "beta", "forgeries", "remover", "remover-plot",
-        "host-binding",
+        "collusion", "gradient", "host-binding",
     ),
     "Seals": ("sealed", "false-acceptance", "seal-forgery", "seal-copy", "seal-quality"),
     "Quality": ("quality", "frontier", "damage"),
@@ -51,18 +55,15 @@ are the paper's; none of them was measured here.</p>"""
 
 def pictures(e: Evidence) -> list[Picture]:
     """Draw every figure that the rows give."""
-    found = [heat_map(e), frontier(e), remover(e), roc(e), roc(e, suite=False)]
-    for method in e.marked_methods:
-        found += [histograms(e, method), histograms(e, method, suite=False)]
+    with rc_context(STYLE):
+        found = [heat_map(e), frontier(e), remover(e), roc(e), roc(e, suite=False)]
+        for method in e.marked_methods:
+            found += [histograms(e, method), histograms(e, method, suite=False)]
     return [picture for picture in found if picture is not None]
 
 
-def report(
-    rows: Iterable[Row],
-    clips: Mapping[str, tuple[Samples, int]] | None = None,
-    title: str = "KeyBound benchmark",
-) -> str:
-    """Write the report of rows; `clips` are shown and played, name -> (samples, sample rate)."""
+def report(rows: Iterable[Row], clips: Clips | None = None) -> str:
+    """Return the report of rows; `clips` are shown and played."""
     rows = list(rows)
     evidence = gather(rows)
     tables, empty = make_tables(rows)
@@ -87,18 +88,13 @@ def report(
         items = "".join(f"<li>{page.words(name)}</li>" for name in empty)
         sections.append(_section("No rows yet", f'<ul class="empty">{items}</ul>'))
         index.append(_entry("No rows yet", []))
-    return _document(title, _opening(evidence, len(rows)), index, sections)
+    return _document(_opening(evidence, len(rows)), index, sections)
 
 
-def write_report(
-    rows: Iterable[Row],
-    path: Path,
-    clips: Mapping[str, tuple[Samples, int]] | None = None,
-    title: str = "KeyBound benchmark",
-) -> Path:
+def write_report(rows: Iterable[Row], path: Path, clips: Clips | None = None) -> Path:
     """Write the report of rows to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(report(rows, clips, title), encoding="utf-8", newline="\n")
+    path.write_text(report(rows, clips), encoding="utf-8", newline="\n")
     return path
 
 
@@ -154,7 +150,7 @@ def _entry(heading: str, items: Iterable[tuple[str, str]]) -> str:
     return f'<li><a href="#{_slug(heading)}">{heading}</a>{deeper}</li>'
 
 
-def _document(title: str, opening: str, index: Iterable[str], sections: Iterable[str]) -> str:
+def _document(opening: str, index: Iterable[str], sections: Iterable[str]) -> str:
     here = files("keybound.benchmark.report")
     style = (here / "report.css").read_text(encoding="utf-8")
     script = (here / "report.js").read_text(encoding="utf-8")
@@ -165,7 +161,7 @@ def _document(title: str, opening: str, index: Iterable[str], sections: Iterable
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{POLICY}">
 <meta name="color-scheme" content="light dark">
-<title>{escape(title)}</title>
+<title>{TITLE}</title>
 <style>
 {style}</style>
 </head>
@@ -174,7 +170,7 @@ def _document(title: str, opening: str, index: Iterable[str], sections: Iterable
 <nav aria-label="Contents"><ol>{"".join(index)}</ol></nav>
 <main id="main">
 <header>
-<h1>{escape(title)}</h1>
+<h1>{TITLE}</h1>
 <button type="button" id="theme" hidden>Theme: auto</button>
 </header>
 {opening}

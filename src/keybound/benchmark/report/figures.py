@@ -1,38 +1,35 @@
 """Figures: curves and histograms of the rows, each a pure function of the evidence.
 
 Drawn in a few named colours, so that the report can put its own light or dark ones in their
-place. Nothing is shown or saved here but as bytes.
+place, and under the settings of `STYLE`, which the caller puts in force. Nothing is shown or saved
+here but as bytes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from keybound.benchmark.measure.metrics import threshold_at
 from keybound.benchmark.report import paper
 from keybound.benchmark.report.labels import label, titled
-from keybound.benchmark.report.summaries import (
-    CLEAN,
-    NOMINAL,
-    SHIPPED,
-    Evidence,
-    accuracy,
-    natural,
-    numbers,
-    reached,
-)
+from keybound.benchmark.report.summaries import CLEAN, NOMINAL, SHIPPED, Evidence, natural
 
-INK, SOFT, FAINT = "#1f2a37", "#6b7785", "#d3d9e0"  # text and axes, second voice, grid
-MARK, HOST, ALARM = "#2563c9", "#c2710c", "#c93a3a"  # ours or marked, unmarked, what is bad
-HEAT = "#cf4238"  # what is lost, behind a number
+COLOURS = {  # by the names that the page has for them
+    "ink": "#1f2a37",  # text and axes
+    "soft": "#6b7785",  # second voice
+    "faint": "#d3d9e0",  # grid
+    "mark": "#2563c9",  # ours, or marked
+    "host": "#c2710c",  # unmarked
+    "alarm": "#c93a3a",  # what is bad
+    "heat": "#cf4238",  # what is lost, behind a number
+}
+INK, SOFT, FAINT, MARK, HOST, ALARM, HEAT = COLOURS.values()
 STYLE: dict[str, Any] = {
     "svg.fonttype": "none", "font.size": 9, "axes.titlesize": 9, "axes.labelsize": 9,
     "xtick.labelsize": 8, "ytick.labelsize": 8, "legend.fontsize": 8.5, "text.color": INK,
@@ -46,7 +43,7 @@ COLUMNS = 5  # of small panels
 DASHES = ((0, ()), (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
 BINS = 30  # of a histogram
 FEW_CHAINS, MOST_PANELS = 12, 60  # more would drown the rest; the tables have them all
-REMOVERS = {"unet": "U-net on the waveform", "gains": "network that predicts gains"}
+NETWORKS = {"unet": "U-net on the waveform", "gains": "network that predicts gains"}
 LOWEST_RATE = 1e-3  # where the logarithmic axis of a ROC curve begins
 
 
@@ -61,22 +58,9 @@ class Picture:
     figure: Figure
 
 
-def drawn(draw: Callable[..., Picture | None]) -> Callable[..., Picture | None]:
-    """Draw in the style of the house, and leave matplotlib's own settings alone."""
-
-    def styled(*args: Any, **kwargs: Any) -> Picture | None:
-        with rc_context(STYLE):
-            return draw(*args, **kwargs)
-
-    styled.__doc__ = draw.__doc__
-    return styled
-
-
 def blank(width: float, height: float) -> Figure:
     """Return an empty figure, in inches."""
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def svg(figure: Figure, salt: str = "keybound") -> bytes:
@@ -102,8 +86,7 @@ def panels(count: int, height: float = 1.6) -> tuple[Figure, list[Any]]:
 
 def legend(figure: Figure, entries: Mapping[str, Any], columns: int = 4) -> None:
     """Name what is drawn, above the figure."""
-    handles, names = list(entries.values()), list(entries)
-    figure.legend(handles, names, loc="outside upper left", ncols=columns)
+    figure.legend(entries.values(), entries, loc="outside upper left", ncols=columns)
 
 
 def shown_attacks(e: Evidence, method: str, *, suite: bool) -> list[str]:
@@ -118,7 +101,6 @@ def shown_attacks(e: Evidence, method: str, *, suite: bool) -> list[str]:
     ][:MOST_PANELS]
 
 
-@drawn
 def roc(e: Evidence, *, suite: bool = True) -> Picture | None:
     """Draw ROC curves by attack, on a logarithmic axis of false positives."""
     if not e.marked_methods:
@@ -134,12 +116,11 @@ def roc(e: Evidence, *, suite: bool = True) -> Picture | None:
     ]
     for axes, attack in zip(grid, attacks, strict=True):
         for method, style in zip(reversed(methods), reversed(styles), strict=True):
-            rows = e.rows(method, attack)
-            marked, unmarked = (numbers(rows, side).values for side in ("marked", "unmarked"))
+            of = e.of(method, attack)
+            marked, unmarked = (of.mean(side).values for side in ("marked", "unmarked"))
             if marked and unmarked:
                 axes.step(*roc_curve(marked, unmarked), where="post", **style)
-        matched = at_rate(e, methods[0], attack)
-        if matched is not None:
+        if (matched := e.of(methods[0], attack).matched(NOMINAL)) is not None:
             axes.text(0.9, 0.08, f"{matched:.3f}", ha="right", color=MARK, size=8)
         axes.axvline(0.01, color=FAINT, lw=1)
         axes.set(xscale="log", xlim=(LOWEST_RATE, 1), ylim=(-0.02, 1.04), yticks=(0, 0.5, 1))
@@ -150,8 +131,8 @@ def roc(e: Evidence, *, suite: bool = True) -> Picture | None:
     figure.supxlabel("false-positive rate", fontsize=9)
     figure.supylabel("detection rate", fontsize=9)
     names = [titled(method) for method in methods]
-    drawn_as = [Line2D([], [], **style) for style in styles]
-    legend(figure, dict(zip(names, drawn_as, strict=True)), len(names))
+    lines = [Line2D([], [], **style) for style in styles]
+    legend(figure, dict(zip(names, lines, strict=True)), len(names))
     which = "the paper's attacks" if suite else "other attacks"
     return Picture(
         "roc" if suite else "roc-others",
@@ -163,13 +144,6 @@ def roc(e: Evidence, *, suite: bool = True) -> Picture | None:
         + worst_parting(e, methods[0], attacks),
         figure,
     )
-
-
-def at_rate(e: Evidence, method: str, attack: str) -> float | None:
-    """Return the detection rate at 1 % false positives under the same attack."""
-    rows = e.rows(method, attack)
-    scores = numbers(rows, "unmarked").values
-    return reached(rows, threshold_at(scores, NOMINAL)).value if scores else None
 
 
 def roc_curve(marked: Sequence[float], unmarked: Sequence[float]) -> tuple[Any, Any]:
@@ -185,7 +159,7 @@ def roc_curve(marked: Sequence[float], unmarked: Sequence[float]) -> tuple[Any, 
 
 def worst_parting(e: Evidence, method: str, attacks: Sequence[str]) -> str:
     """Return where a method detects least at its usual threshold."""
-    rates = {a: reached(e.rows(method, a), e.usual(method)).value for a in attacks}
+    rates = {a: e.of(method, a).reached().value for a in attacks}
     known = {a: rate for a, rate in rates.items() if rate is not None}
     if not known:
         return "No threshold is known."
@@ -196,7 +170,6 @@ def worst_parting(e: Evidence, method: str, attacks: Sequence[str]) -> str:
     return f"{titled(method)} detects least under {label(worst)}: {known[worst]:.3f} {told}."
 
 
-@drawn
 def histograms(e: Evidence, method: str, *, suite: bool = True) -> Picture | None:
     """Draw the presence scores of marked and unmarked clips with the thresholds."""
     attacks = shown_attacks(e, method, suite=suite)
@@ -204,7 +177,7 @@ def histograms(e: Evidence, method: str, *, suite: bool = True) -> Picture | Non
         return None
     figure, grid = panels(len(attacks))
     sides = {"marked": MARK, "unmarked": HOST}
-    scores = {(a, s): numbers(e.rows(method, a), s).values for a in attacks for s in sides}
+    scores = {(a, s): e.of(method, a).mean(s).values for a in attacks for s in sides}
     low = min(min(values, default=0.0) for values in scores.values())
     high = max(max(values, default=1.0) for values in scores.values())
     low, high = (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
@@ -239,22 +212,21 @@ def histograms(e: Evidence, method: str, *, suite: bool = True) -> Picture | Non
     )
 
 
-@drawn
 def remover(e: Evidence, method: str = "keybound") -> Picture | None:
     """Draw what learned removers leave of the mark by their training, removal shaded."""
-    rows = e.suite("remover", method)
-    if not rows:
+    every = e.suite("remover", method)
+    if not every:
         return None
-    networks = sorted({row["network"] for row in rows}, reverse=True)  # the paper's U-net first
-    budgets = sorted({row["budget"] for row in rows} | set(paper.REMOVER))
+    networks = every.by("network")[::-1]  # the paper's U-net first
+    budgets = sorted({row["budget"] for row in every.rows} | set(paper.REMOVER))
     figure = blank(4.3 * len(networks) + 0.3, 3.3)
     grid = figure.subplots(1, len(networks), sharey=True, squeeze=False)[0]
     told = []
-    for axes, network in zip(grid, networks, strict=True):
-        of = {b: [r for r in rows if (r["network"], r["budget"]) == (network, b)] for b in budgets}
-        at = [place for place, budget in enumerate(budgets) if of[budget]]
-        da = [reached(of[budgets[place]], e.usual(method)).value for place in at]
-        ba = [accuracy(of[budgets[place]]).value for place in at]
+    for axes, (network, of) in zip(grid, networks, strict=True):
+        trained = of.by("budget")
+        at = [budgets.index(budget) for budget, _ in trained]
+        da = [part.reached().value for _, part in trained]
+        ba = [part.accuracy().value for _, part in trained]
         axes.axhspan(0, 0.5, color=ALARM, alpha=0.09, lw=0)
         axes.text(-0.1, 0.025, "removed: DA < .5", color=ALARM, size=8)
         if network == "unet":
@@ -267,7 +239,7 @@ def remover(e: Evidence, method: str = "keybound") -> Picture | None:
             axes.plot(*zip(*known, strict=True), color=MARK, ls=dash, lw=1.9, marker="o", ms=4)
         axes.set(ylim=(0, 1.03), xlim=(-0.15, len(budgets) - 0.8))
         axes.set_xticks(range(len(budgets)), [f"{budget // 1000}k" for budget in budgets])
-        axes.set_title(REMOVERS.get(network, network))
+        axes.set_title(NETWORKS.get(network, network))
         axes.set_xlabel("training steps of the remover")
         axes.grid(axis="y")
         last = da[-1] if da and da[-1] is not None else float("nan")

@@ -20,11 +20,10 @@ from keybound.benchmark.report.figures import (
     SOFT,
     Picture,
     blank,
-    drawn,
     legend,
 )
 from keybound.benchmark.report.labels import label, paper_name, titled
-from keybound.benchmark.report.summaries import Evidence, accuracy, natural, numbers, reached
+from keybound.benchmark.report.summaries import Evidence, natural
 
 CHANCE = {"DA": 0.0, "BA": 0.5}  # the worst that a figure can be
 HEADER = 14  # letters that fit over a column
@@ -37,9 +36,8 @@ def columns(e: Evidence) -> dict[str, Figures]:
     found: dict[str, Figures] = {}
     for method in e.marked_methods:
         found[titled(method)] = {
-            a: (reached(rows, e.usual(method)).value, accuracy(rows).value)
+            a: (e.of(method, a).reached().value, e.of(method, a).accuracy().value)
             for a in e.attacks(method)
-            if (rows := e.rows(method, a))
         }
     for method in ("keybound", *paper.PEERS):
         told = "KeyBound\npaper" if method == "keybound" else f"{titled(method)}\npublished"
@@ -47,7 +45,6 @@ def columns(e: Evidence) -> dict[str, Figures]:
     return found
 
 
-@drawn
 def heat_map(e: Evidence) -> Picture | None:
     """Draw DA and BA of every method under every attack; only what is lost has colour."""
     if not e.marked_methods:
@@ -108,12 +105,11 @@ def _square(axes: Any, x: float, y: int, value: float | None, chance: float) -> 
     axes.text(x + 0.5, y + 0.72, text, ha="center", size=7.5, color=INK)
 
 
-@drawn
 def frontier(e: Evidence) -> Picture | None:
     """Draw bit accuracy against PESQ: measured methods, budgets, and the paper's."""
     budgets = e.study("budget/")
     having = (*e.marked_methods, *budgets)
-    measured = [m for m in having if numbers(e.rows(m, "quality"), "pesq").values]
+    measured = [m for m in having if e.of(m, "quality").mean("pesq").values]
     if not measured:
         return None
     figure = blank(9.4, 3.7)
@@ -121,8 +117,8 @@ def frontier(e: Evidence) -> Picture | None:
     for axes, attack in zip(grid, ("denoiser", "lyra-6"), strict=True):
         points = {}
         for method in measured:
-            ba = accuracy(e.rows(method, attack)).value
-            pesq = numbers(e.rows(method, "quality"), "pesq").value
+            ba = e.of(method, attack).accuracy().value
+            pesq = e.of(method, "quality").mean("pesq").value
             if ba is not None and pesq is not None:
                 points[method] = (pesq, ba)
         swept = [points[m] for m in budgets if m in points]
@@ -157,7 +153,7 @@ def frontier(e: Evidence) -> Picture | None:
         entries["ours over budgets, short schedule"] = swept_as
     legend(figure, entries)
     first = measured[0]
-    pesq = numbers(e.rows(first, "quality"), "pesq").value
+    pesq = e.of(first, "quality").mean("pesq").value
     return Picture(
         "frontier",
         "Quality against robustness",

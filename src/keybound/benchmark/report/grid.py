@@ -6,16 +6,15 @@ The forms of the columns say how values are printed. Knows nothing of what is me
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from keybound.benchmark.measure.rows import Row
 from keybound.benchmark.report import layout
-from keybound.benchmark.report.labels import TOO_MANY, notes_for, titled
+from keybound.benchmark.report.labels import NOTES, TOO_MANY, titled
 from keybound.benchmark.report.layout import Cell, Column, Table
 
+Rows = list[Any]  # of headings, which are strings, and of tuples: a name and values
 
-def grid(
-    link: str, title: str, caption: str, heads: str, rows: Iterable[Any], *notes: str
-) -> Table | None:
-    """Return a table of values; `heads` has a line for each column: GROUP: LABEL | HELP | FORM.
+
+def grid(caption: str, heads: str, rows: Iterable[Any], *notes: str) -> Table | None:
+    """Return a table of values; `heads` has lines of columns: GROUP: LABEL; LABEL | HELP | FORM.
 
     A row is a heading, or its name and values, which the form of their column prints: a number of
     digits, behind it `@` and the digits that the paper printed, `<` where less is better, `p` for
@@ -25,15 +24,16 @@ def grid(
     forms = []
     for head in heads.strip().splitlines():
         named, told, form = (*(part.strip() for part in head.split(" | ")), "")[:3]
-        group, _, text = named.rpartition(": ")
-        columns.append(Column(text, told, group, words=form == "words" or not columns))
-        forms.append(form)
+        group, _, labels = named.rpartition(": ")
+        for text in labels.split("; "):
+            columns.append(Column(text, told, group, words=form == "words" or not columns))
+            forms.append(form)
     made = [row if isinstance(row, str) else tuple(_cells(row, forms)) for row in rows]
-    return noted(link, title, caption, columns, made, *notes)
+    return noted(caption, columns, made, *notes)
 
 
 def _cells(row: Sequence[Any], forms: Sequence[str]) -> Iterator[Cell]:
-    yield layout.name(row[0])
+    yield Cell(row[0], kind="name")
     for value, form in zip(row[1:], forms[1:], strict=False):  # a cell may span several columns
         digits, _, printed = form.rstrip("p<").partition("@")
         kind = "published" if form.endswith("p") else ""
@@ -51,12 +51,15 @@ def _cells(row: Sequence[Any], forms: Sequence[str]) -> Iterator[Cell]:
 
 
 def noted(
-    link: str, title: str, caption: str, columns: Sequence[Column], rows: Sequence[Any], *notes: str
+    caption: str, columns: Sequence[Column], rows: Sequence[Any], *notes: str
 ) -> Table | None:
     """Return a table with the notes that its marks need; None where it has headings alone."""
-    if all(isinstance(row, str) for row in rows):
+    cells = [cell for row in rows if not isinstance(row, str) for cell in row]
+    if not cells:
         return None
-    return Table(link, title, caption, tuple(columns), tuple(rows), notes_for(rows, *notes))
+    seen = {cell.mark for cell in cells} | {cell.text for cell in cells}
+    needed = (note for mark, note in NOTES.items() if mark in seen)
+    return Table("", "", caption, tuple(columns), tuple(rows), (*needed, *notes))
 
 
 def rate_of_alarms(value: float | None, digits: int = 3) -> Cell:
@@ -65,18 +68,9 @@ def rate_of_alarms(value: float | None, digits: int = 3) -> Cell:
     return layout.figure(value, digits, **{"mark": layout.OVER, "kind": "over"} if over else {})
 
 
-def by(rows: Iterable[Row], *keys: str) -> list[tuple[Any, list[Row]]]:
-    """Return rows by their values of some keys, in order; of one key the value itself."""
-    parts: dict[Any, list[Row]] = {}
-    for row in rows:
-        value = tuple(row[key] for key in keys)
-        parts.setdefault(value if len(keys) > 1 else value[0], []).append(row)
-    return sorted(parts.items(), key=lambda part: part[0])
-
-
-def stacked(methods: Sequence[str], lines: Callable[[str], Sequence[Any]]) -> list[Any]:
+def stacked(methods: Sequence[str], lines: Callable[[str], Iterable[Any]]) -> Rows:
     """Return the lines of several methods below each other, each under its name."""
-    found: list[Any] = []
+    found: Rows = []
     for method in methods:
         found += [titled(method)] if len(methods) > 1 else []
         found += lines(method)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from keybound.benchmark.report import paper
-from keybound.benchmark.report.layout import BEHIND, BELOW, EMPTY, OVER, STANDS_IN, Cell
+from keybound.benchmark.report.layout import BEHIND, BELOW, EMPTY, OVER, STANDS_IN
 from keybound.benchmark.report.summaries import CLEAN, NOMINAL, SHIPPED, Evidence, natural
 
 PUBLISHED = "as the paper published it, not measured by us"
@@ -19,17 +19,12 @@ NOTES = {
 }
 
 
-def notes_for(rows: Sequence[tuple[Cell, ...] | str], *more: str) -> tuple[str, ...]:
-    """Explain the marks that occur, and nothing else."""
-    cells = [cell for row in rows if not isinstance(row, str) for cell in row]
-    seen = {cell.mark for cell in cells} | {cell.text for cell in cells}
-    return (*(note for mark, note in NOTES.items() if mark in seen), *more)
-
-
 def titled(method: str) -> str:
     """Return the printed name of a method."""
     if method.startswith("ablation/"):
         return f"short schedule, {mechanisms(method)}"
+    if method.startswith("landmark/"):
+        return method.replace("/", ": ")
     return paper.NAMES.get(method, method)
 
 
@@ -47,18 +42,13 @@ def label(attack: str) -> str:
     return known.get(attack, attack)
 
 
-def short(attack: str) -> str:
-    """Return the printed name of an attack without its parameters."""
-    return label(attack).partition(" (")[0]
-
-
 def paper_name(attack: str) -> str:
     """Return the attack of the paper that an attack or a chain stands in for, or itself."""
     return "+".join(paper.STAND_IN.get(part, part) for part in attack.split("+"))
 
 
 def in_order(attacks: Iterable[str]) -> list[str]:
-    """Sort attacks: the paper's in its order, then the rest by name."""
+    """Return attacks in order: the paper's in its order, then the rest by name."""
     rank = {attack: place for place, attack in enumerate(paper.ATTACKS)}
     return sorted(attacks, key=lambda attack: (rank.get(attack, len(rank)), natural(attack)))
 

@@ -68,26 +68,26 @@ class Table:
 
 
 def figure(value: float | None, digits: int = 3, *, kind: str = "", mark: str = "") -> Cell:
-    """Print a number with its digits; nothing measured is an empty cell."""
+    """Return the cell of a number; nothing measured is an empty cell."""
     if value is None:
         return Cell()
     return Cell(number(value, digits), mark=mark, kind=kind)
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Write a number with a true minus sign and no negative zero."""
+    """Return a number with a true minus sign and no negative zero."""
     return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
 
 
 def between(interval: tuple[float, float] | None, digits: int = 3) -> str:
-    """Write an interval."""
+    """Return an interval as text."""
     if interval is None:
         return EMPTY
     return f"[{number(interval[0], digits)}, {number(interval[1], digits)}]"
 
 
 def power(value: float) -> str:
-    """Write a small probability as 2.1×10⁻³."""
+    """Return a small probability as 2.1×10⁻³."""
     if value == 0:
         return "0"
     mantissa, exponent = f"{value:.1e}".split("e")
@@ -103,7 +103,7 @@ def against(
     printed: int | None = None,
     lower_is_better: bool = False,
 ) -> Cell:
-    """Print our figure, marked where it is worse than the published one.
+    """Return the cell of our figure, marked where it is worse than the published one.
 
     Both are compared with the digits that the paper `printed`, or else with ours.
     """
@@ -117,17 +117,12 @@ def against(
 
 
 def published(value: float | None, digits: int = 3, mark: str = "") -> Cell:
-    """Print a figure of the paper."""
+    """Return the cell of a figure of the paper."""
     return figure(value, digits, kind="published", mark=mark)
 
 
-def name(text: str) -> Cell:
-    """Print the name of a row."""
-    return Cell(text, kind="name")
-
-
 def not_run(reason: str, span: int = 1) -> Cell:
-    """Say in the place of figures why there are none."""
+    """Return the cell that says why there are no figures."""
     return Cell(f"not run: {reason}", kind="absent", span=span)
 
 
@@ -150,7 +145,7 @@ def groups(columns: Sequence[Column]) -> list[tuple[str, int]]:
 
 
 def check(table: Table) -> Table:
-    """Refuse a table whose rows do not fit its columns."""
+    """Return a table; raise an error where its rows do not fit its columns."""
     for row in table.rows:
         if not isinstance(row, str) and sum(cell.span for cell in row) != len(table.columns):
             raise ValueError(f"{table.name}: a row of {row[0].text!r} does not fit the columns")
@@ -158,7 +153,7 @@ def check(table: Table) -> Table:
 
 
 def markdown(table: Table) -> str:
-    """Write a table in Markdown."""
+    """Return a table in Markdown."""
     heads = [f"{c.group}: {c.label}" if c.group else c.label for c in table.columns]
     lines = [f"## {table.title}", "", table.caption, ""]
     lines.append(_markdown_line(heads))
@@ -178,7 +173,7 @@ def _markdown_line(texts: Sequence[str]) -> str:
 
 
 def latex(table: Table) -> str:
-    """Write a table in LaTeX; a long one in parts that fit a page."""
+    """Return a table in LaTeX; a long one in parts that fit a page."""
     parts = [
         table.rows[start : start + MOST_LINES] for start in range(0, len(table.rows), MOST_LINES)
     ]
@@ -214,7 +209,7 @@ def _latex_part(table: Table, rows: Sequence[tuple[Cell, ...] | str], part: int,
 
 
 def _letters(table: Table) -> int:
-    """Guess how wide a table is set: the widest cell of each column, and room between them."""
+    """Return about how wide a table is set: the widest cell of each column, and room between."""
     widths = [len(column.label) for column in table.columns]
     for row in table.rows:
         for place, cell in enumerate(spread(row) if not isinstance(row, str) else ()):
@@ -242,7 +237,7 @@ def _latex_cell(cell: Cell) -> str:
 
 
 def tex(text: str) -> str:
-    """Escape text for LaTeX."""
+    """Return text escaped for LaTeX."""
     raised = re.split(r"(×10[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+)", text)
     return "".join(
         rf"$\times10^{{{part[3:].translate(SUPERSCRIPTS)}}}$"

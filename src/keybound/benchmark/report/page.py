@@ -8,40 +8,21 @@ import re
 from collections.abc import Sequence
 from html import escape
 
-from keybound.benchmark.report.figures import (
-    ALARM,
-    FAINT,
-    HEAT,
-    HOST,
-    INK,
-    MARK,
-    SOFT,
-    Picture,
-    svg,
-)
+from keybound.benchmark.report.figures import COLOURS, Picture, svg
 from keybound.benchmark.report.gallery import Exhibit
 from keybound.benchmark.report.layout import STANDS_IN, Cell, Column, Table, groups
 
-VARIABLES = {
-    INK: "--ink",
-    SOFT: "--soft",
-    FAINT: "--faint",
-    MARK: "--mark",
-    HOST: "--host",
-    ALARM: "--alarm",
-    HEAT: "--heat",
-}
 RAISED = {STANDS_IN: "E"}  # a mark that is raised already
 
 
 def words(text: str) -> str:
-    """Escape text, set the subscript of the rule's name and keep numbers with their units."""
+    """Return escaped text, the rule's name with its subscript, numbers beside their units."""
     joined = re.sub(r"(?<=\d) (?=(dB|kbps|kHz|Hz|bit|s)\b|%)", "\u00a0", text)
     return escape(joined).replace("V_A", "V<sub>A</sub>").replace("SI-SNR", "SI\u2011SNR")
 
 
 def table(item: Table) -> str:
-    """Write a table with its caption, notes and the help of its columns."""
+    """Return a table with its caption, notes and the help of its columns."""
     body = "".join(_bodies(item))
     head = _head(item.columns)
     notes = "".join(f"<li>{words(note)}</li>" for note in item.notes)
@@ -133,7 +114,7 @@ def _help(columns: Sequence[Column]) -> str:
 
 
 def picture(item: Picture, *, folded: bool = False) -> str:
-    """Write a figure with its caption, folded away where it is one of many."""
+    """Return a figure with its caption, folded away where it is one of many."""
     drawing = inline(svg(item.figure, item.name), item.name, item.alt)
     caption = f"<figcaption>{words(item.caption)}</figcaption>"
     inner = f'<figure>{caption}<div class="scroll" tabindex="0">{drawing}</div></figure>'
@@ -143,15 +124,15 @@ def picture(item: Picture, *, folded: bool = False) -> str:
     return f'<article class="item" id="{item.name}"><h3>{words(item.title)}</h3>{inner}</article>'
 
 
-def inline(source: bytes, name: str, alt: str) -> str:
-    """Make an SVG part of the page: its own ids, the page's colours, words for screen readers."""
+def inline(source: bytes, slug: str, alt: str) -> str:
+    """Return an SVG for the page: with ids of its own, the page's colours, words for readers."""
     text = source.decode()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
-    text = re.sub(r'\bid="', f'id="{name}-', text)
-    text = re.sub(r'(xlink:href="#|url\(#)', rf"\g<1>{name}-", text)
-    for colour, variable in VARIABLES.items():
-        text = text.replace(colour, f"var({variable})")
+    text = re.sub(r'\bid="', f'id="{slug}-', text)
+    text = re.sub(r'(xlink:href="#|url\(#)', rf"\g<1>{slug}-", text)
+    for name, colour in COLOURS.items():
+        text = text.replace(colour, f"var(--{name})")
     width = re.search(r'viewBox="0 0 ([\d.]+)', text)
     size = f"--width: {float(width.group(1)) * 4 / 3:.0f}px" if width else ""
     root = f'<svg role="img" aria-label="{escape(alt)}" style="{size}"'
@@ -161,7 +142,7 @@ def inline(source: bytes, name: str, alt: str) -> str:
 
 
 def clip(item: Exhibit) -> str:
-    """Write a clip: its spectrogram and a player."""
+    """Return a clip: its spectrogram and a player."""
     slug = "clip-" + re.sub(r"[^a-z0-9]+", "-", item.name.lower()).strip("-")
     alt = f"Spectrogram of {item.name}, {item.seconds:.1f} seconds"
     drawing = inline(svg(item.figure, slug), slug, alt)

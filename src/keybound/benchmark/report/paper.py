@@ -35,6 +35,7 @@ NAMES = {  # of methods, as they are printed
     "timbre": "Timbre",
     "silentcipher": "SilentCipher",
     "perth": "Perth",
+    "audiowmark": "audiowmark",
 }
 
 # Tables robust, va and fpr. Of WavMark, AudioSeal, Timbre and KeyBound: DA, BA, V_A; of KeyBound

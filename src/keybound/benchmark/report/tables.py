@@ -5,73 +5,74 @@ CI can make them again. A table without rows is left out and named in the index,
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from keybound.benchmark.measure.rows import Row
-from keybound.benchmark.report import (
-    tables_attacks,
-    tables_channels,
-    tables_keys,
-    tables_quality,
-    tables_seals,
-    tables_security,
-    tables_studies,
-)
+from keybound.benchmark.report import tables_adversaries as adversaries
+from keybound.benchmark.report import tables_attacks as attacks
+from keybound.benchmark.report import tables_channels as channels
+from keybound.benchmark.report import tables_keys as keys
+from keybound.benchmark.report import tables_quality as quality
+from keybound.benchmark.report import tables_seals as seals
+from keybound.benchmark.report import tables_security as security
+from keybound.benchmark.report import tables_studies as studies
 from keybound.benchmark.report.layout import Table, check, latex, markdown
 from keybound.benchmark.report.summaries import Evidence, gather
 
-TABLES: dict[str, Callable[[Evidence], Table | None]] = {
-    "At a glance": tables_studies.glance,
-    "Robustness": tables_attacks.robustness,
-    "Attribution": tables_attacks.attribution,
-    "False-positive control": tables_attacks.false_positives,
-    "False positives on other audio": tables_security.other_audio,
-    "No-key reading and transplants": tables_keys.security,
-    "Right key, no key, wrong keys": tables_keys.wrong_key,
-    "V_A and β by tolerance": tables_keys.tolerance,
-    "β by payload length": tables_keys.beta,
-    "Marks over marks, averages, known payloads": tables_security.forgeries,
-    "Learned remover": tables_security.remover,
-    "Host binding": tables_security.host_binding,
-    "Sealed evidence": tables_seals.sealed,
-    "False acceptance of seals": tables_seals.false_acceptance,
-    "Forgery and removal of seals": tables_seals.forgery,
-    "Copied marks": tables_seals.copies,
-    "Quality with and without a seal": tables_seals.cost,
-    "Quality of the marked clips": tables_quality.quality,
-    "Re-synthesis": tables_channels.resynthesis,
-    "Compound attacks": tables_attacks.compound,
-    "Every pair of the catalogue": tables_attacks.pairs,
-    "What users meet": tables_channels.everyday,
-    "RAW-Bench strict": tables_channels.raw_bench,
-    "AudioMarkBench": tables_channels.audiomarkbench,
-    "Longer clips": tables_attacks.lengths,
-    "Other speech": tables_channels.other_speech,
-    "Damage of each attack": tables_channels.damage,
-    "Confidence intervals": tables_quality.intervals,
-    "Confidence intervals by attack": tables_quality.attack_intervals,
-    "Ablation": tables_studies.ablation,
-    "Payload length": tables_studies.payload_length,
-    "Operating point": tables_studies.operating_point,
-    "Attack configuration": tables_channels.configuration,
-    "Speed": tables_quality.speed,
-    "Not run": tables_quality.missing,
+# By title: the name in links, and what makes the table, or None where it has no rows.
+TABLES: dict[str, tuple[str, Callable[[Evidence], Table | None]]] = {
+    "At a glance": ("glance", studies.glance),
+    "Robustness": ("robustness", attacks.robustness),
+    "Attribution": ("attribution", attacks.attribution),
+    "False-positive control": ("false-positives", attacks.false_positives),
+    "False positives on other audio": ("other-audio", security.other_audio),
+    "No-key reading and transplants": ("security", keys.security),
+    "Right key, no key, wrong keys": ("wrong-key", keys.wrong_key),
+    "V_A and β by tolerance": ("tolerance", keys.tolerance),
+    "β by payload length": ("beta", keys.beta),
+    "Marks over marks, averages, known payloads": ("forgeries", security.forgeries),
+    "Learned remover": ("remover", security.remover),
+    "Combined copies": ("collusion", adversaries.collusion),
+    "Gradient steps": ("gradient", adversaries.gradient),
+    "Host binding": ("host-binding", security.host_binding),
+    "Sealed evidence": ("sealed", seals.sealed),
+    "False acceptance of seals": ("false-acceptance", seals.false_acceptance),
+    "Forgery and removal of seals": ("seal-forgery", seals.forgery),
+    "Copied marks": ("seal-copy", seals.copies),
+    "Quality with and without a seal": ("seal-quality", seals.cost),
+    "Quality of the marked clips": ("quality", quality.quality),
+    "Re-synthesis": ("resynthesis", channels.resynthesis),
+    "Compound attacks": ("compound", attacks.compound),
+    "Every pair of the catalogue": ("pairs", attacks.pairs),
+    "What users meet": ("everyday", channels.everyday),
+    "RAW-Bench strict": ("raw-bench", channels.raw_bench),
+    "AudioMarkBench": ("audiomarkbench", channels.audiomarkbench),
+    "Longer clips": ("lengths", attacks.lengths),
+    "Other speech": ("other-speech", channels.other_speech),
+    "Damage of each attack": ("damage", channels.damage),
+    "Confidence intervals": ("intervals", quality.intervals),
+    "Confidence intervals by attack": ("attack-intervals", quality.attack_intervals),
+    "Ablation": ("ablation", studies.ablation),
+    "Payload length": ("payload-length", studies.payload_length),
+    "Operating point": ("operating-point", studies.operating_point),
+    "Attack configuration": ("configuration", channels.configuration),
+    "Speed": ("speed", quality.speed),
+    "Not run": ("not-run", quality.missing),
 }
-FILES = ("tables.md", "tables.tex")
 PREAMBLE = """% Made from the rows by `keybound bench tables`: do not edit.
 % Needs booktabs, graphicx and amssymb."""
 
 
 def make_tables(rows: Iterable[Row]) -> tuple[list[Table], list[str]]:
-    """Make every table that the rows give, and name those that have no rows yet."""
+    """Return every table that the rows have, and the titles of those without rows."""
     evidence = gather(rows)
     tables, empty = [], []
-    for title, make in TABLES.items():
-        table = make(evidence)
-        if table is None:
-            empty.append(title)
+    for title, (name, make) in TABLES.items():
+        if table := make(evidence):
+            tables.append(check(replace(table, name=name, title=title)))
         else:
-            tables.append(check(table))
+            empty.append(title)
     return tables, empty
 
 
@@ -111,7 +112,7 @@ def write_tables(rows: Iterable[Row], folder: Path) -> list[Path]:
 
 
 def check_tables(rows: Iterable[Row], folder: Path) -> list[str]:
-    """Name the files of tables that differ from what the rows give, or are not there."""
+    """Return the files of tables that are absent or differ from those of the rows."""
     return [
         name
         for name, text in render(rows).items()

@@ -1,42 +1,12 @@
-"""Tables of the paper's attacks: robustness, attribution, false positives, longer clips, chains.
-
-Each function takes the evidence and returns a table, or None where there are no rows for it.
-"""
+"""Tables of the paper's attacks: robustness, attribution, false positives, longer clips, chains."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from keybound.attacks import SUITES
-from keybound.benchmark.report import paper
-from keybound.benchmark.report.columns import (
-    THEIRS,
-    USUAL,
-    Block,
-    Line,
-    accepted,
-    attack_lines,
-    attack_names,
-    from_paper,
-    in_families,
-    known,
-    measured,
-    of_method,
-    right,
-    stack_of_attacks,
-    suite,
-    table,
-    under,
-)
-from keybound.benchmark.report.grid import grid
-from keybound.benchmark.report.labels import (
-    PUBLISHED,
-    counted,
-    in_order,
-    label,
-    short,
-    thresholds,
-    titled,
-)
+from keybound.benchmark.report import columns, labels, paper
+from keybound.benchmark.report.columns import THEIRS, Block, attack_table, from_paper, measured
+from keybound.benchmark.report.grid import Rows, grid
+from keybound.benchmark.report.labels import PUBLISHED, counted, in_order, label, titled
 from keybound.benchmark.report.layout import Table
 from keybound.benchmark.report.summaries import SECOND, Evidence, natural
 
@@ -47,7 +17,7 @@ def with_published(
     e: Evidence,
     methods: Sequence[str],
     wanted: Mapping[str, int | None],
-    columns: Mapping[str, str],
+    heads: Mapping[str, str],
     published: Mapping[str, Mapping[str, Sequence[float]]],
     digits: int = 3,
 ) -> list[Block]:
@@ -56,16 +26,18 @@ def with_published(
     `wanted` has for each measure the place of the paper's figure to compare it with.
     """
     told = {m: {a: of[m] for a, of in published.items()} for m in next(iter(published.values()))}
-    places = {label: place for label, place in wanted.items() if place is not None}
     ours = told.pop("keybound")
-    beside = {a: {label: of[place] for label, place in places.items()} for a, of in ours.items()}
+    beside = {
+        a: {label: of[place] for label, place in wanted.items() if place is not None}
+        for a, of in ours.items()
+    }
     labels = tuple(wanted)
     return [
-        of_method(e, labels, methods[0], beside=beside, printed=digits),
-        from_paper(THEIRS, columns, ours, digits),
-        *(of_method(e, labels, method) for method in methods[1:]),
+        measured(e, labels, methods[0], beside=beside, printed=digits),
+        from_paper(THEIRS, heads, ours, digits),
+        *(measured(e, labels, method) for method in methods[1:]),
         *(
-            from_paper(f"{titled(peer)}, published", columns, figures, digits)
+            from_paper(f"{titled(peer)}, published", heads, figures, digits)
             for peer, figures in told.items()
         ),
     ]
@@ -73,42 +45,38 @@ def with_published(
 
 def robustness(e: Evidence) -> Table | None:
     """Return DA and BA under the paper's attacks, beside the paper and its peers."""
-    if not (methods := under(e, paper.ATTACKS)):
+    if not (methods := columns.under(e, paper.ATTACKS)):
         return None
-    columns = {"DA": f"detection accuracy, {PUBLISHED}", "BA": f"bit accuracy, {PUBLISHED}"}
+    heads = {"DA": f"detection accuracy, {PUBLISHED}", "BA": f"bit accuracy, {PUBLISHED}"}
     wanted = {"DA shipped": 0, "DA 1 %": 0, "BA": 1}
-    return table(
-        "robustness",
-        "Robustness",
+    return attack_table(
         "Detection accuracy (DA) and bit accuracy (BA) under the paper's attacks; "
         f"{counted(e, methods)}.",
-        [attack_names(), *with_published(e, methods, wanted, columns, paper.ROBUSTNESS)],
-        in_families(e, suite(e, methods)),
-        thresholds(e, methods),
+        with_published(e, methods, wanted, heads, paper.ROBUSTNESS),
+        columns.in_families(columns.suite(e, methods)),
+        labels.thresholds(e, methods),
     )
 
 
 def attribution(e: Evidence) -> Table | None:
     """Return how often the rule V_A accepts the owner's own clips."""
-    if not (methods := under(e, paper.ATTACKS)):
+    if not (methods := columns.under(e, paper.ATTACKS)):
         return None
-    columns, wanted = {"V_A": f"true-accept rate, {PUBLISHED}"}, {"V_A shipped": 0, "V_A 1 %": 0}
+    heads, wanted = {"V_A": f"true-accept rate, {PUBLISHED}"}, {"V_A shipped": 0, "V_A 1 %": 0}
     rho = ", ".join(f"{titled(m)} {e.rho(m)} of {e.bits(m) or '?'} bits" for m in methods)
-    return table(
-        "attribution",
-        "Attribution",
+    return attack_table(
         "True-accept rate of the rule V_A: presence at the threshold, and at most ρ wrong bits "
         f"({rho}).",
-        [attack_names(), *with_published(e, methods, wanted, columns, paper.ATTRIBUTION)],
-        in_families(e, suite(e, methods)),
-        thresholds(e, methods),
+        with_published(e, methods, wanted, heads, paper.ATTRIBUTION),
+        columns.in_families(columns.suite(e, methods)),
+        labels.thresholds(e, methods),
     )
 
 
 def false_positives(e: Evidence) -> Table | None:
     """Return what the thresholds let through under each attack, and whether scores still part."""
-    methods = under(e, paper.ATTACKS)
-    columns = {
+    methods = columns.under(e, paper.ATTACKS)
+    heads = {
         "DA": f"at 1 % clean, {PUBLISHED}",
         "FPR": f"realised, {PUBLISHED}",
         "matched": f"DA matched at 1 %, {PUBLISHED}",
@@ -118,52 +86,45 @@ def false_positives(e: Evidence) -> Table | None:
 
     def attacks(method: str) -> list[str]:
         """Return the paper's attacks; of another method than ours, those that rows speak of."""
-        every = suite(e, [method])
-        return every if method == "keybound" else known(e, [method], every)
+        every = columns.suite(e, [method])
+        return every if method == "keybound" else columns.known(e, [method], every)
 
-    return table(
-        "false-positives",
-        "False-positive control",
+    return attack_table(
         "What thresholds set beforehand let through under each attack, and detection at thresholds "
         "set on equally attacked unmarked clips.",
         [
-            attack_names(),
-            measured(before, group="set beforehand"),
-            measured(after, group="set on the same attack"),
-            from_paper(THEIRS, columns, paper.FALSE_POSITIVES, ours=True),
+            measured(e, before, group="set beforehand"),
+            measured(e, after, group="set on the same attack"),
+            from_paper(THEIRS, heads, paper.FALSE_POSITIVES, ours=True),
         ],
-        stack_of_attacks(e, methods, attacks),
-        thresholds(e, methods),
+        columns.stack_of_attacks(methods, attacks),
+        labels.thresholds(e, methods),
     )
 
 
 def lengths(e: Evidence) -> Table | None:
     """Return DA, FPR and BA by the length of the clips."""
-    all_lengths = sorted({s for m, a, s in e.clips if m in e.methods and a != "quality"})
-    methods = [m for m in e.marked_methods if any(k[0] == m and k[2] != SECOND for k in e.clips)]
-
-    def attacks(method: str) -> list[str]:
-        return in_order({a for m, a, s in e.clips if m == method and s != SECOND} - {"quality"})
-
-    wanted = ("DA", "FPR", "BA")
-    return table(
-        "lengths",
-        "Longer clips",
+    attacked = {key for key in e.clips if key[0] in e.methods and key[1] != "quality"}
+    longer = [(method, attack) for method, attack, seconds in attacked if seconds != SECOND]
+    methods = [m for m in e.marked_methods if m in dict(longer)]
+    return attack_table(
         "Detection, false positives and bit accuracy by the length of the clip, since users have "
         "more than a second.",
-        [attack_names(), *(measured(wanted, seconds=s, group=f"{s:g} s") for s in all_lengths)],
-        stack_of_attacks(e, methods, attacks),
-        thresholds(e, methods),
+        [
+            measured(e, ("DA", "FPR", "BA"), seconds=seconds, group=f"{seconds:g} s")
+            for seconds in sorted({seconds for _, _, seconds in attacked})
+        ],
+        columns.stack_of_attacks(methods, lambda m: in_order({a for n, a in longer if n == m})),
+        labels.thresholds(e, methods),
     )
 
 
 def compound(e: Evidence) -> Table | None:
     """Return chains of attacks: the paper's four, what stands in for them, and any other."""
     chains = {a for m in e.marked_methods for a in e.attacks(m) if "+" in a}
-    if not (methods := under(e, chains)):
+    if not (methods := columns.under(e, chains)):
         return None
     wanted = {"DA shipped": 0, "DA 1 %": 0, "BA": None, "V_A shipped": None}
-    column = {"DA": f"detection accuracy, {PUBLISHED}"}
     figures = {
         chain: {"keybound": (ours,), "audioseal": (theirs,)}
         for chain, (ours, theirs) in paper.COMPOUND.items()
@@ -174,14 +135,14 @@ def compound(e: Evidence) -> Table | None:
         named += [chain, *([swapped] if swapped != chain and swapped in chains else [])]
     squared = catalogue_pairs(e)
     rest = sorted(chains - {*named} - {*(squared if len(squared) > MANY else ())}, key=natural)
-    lines = attack_lines(e, named)
-    return table(
-        "compound",
-        "Compound attacks",
+    lines: columns.Lines = [("", chain) for chain in named]
+    lines += ["Other chains", *(("", chain) for chain in rest)] if rest else []
+    return attack_table(
         "One attack after the other; noise is at 20 dB in the paper's chains.",
-        [attack_names("Chain"), *with_published(e, methods, wanted, column, figures, 2)],
-        lines + (["Other chains", *attack_lines(e, rest)] if rest else []),
-        thresholds(e, methods),
+        with_published(e, methods, wanted, {"DA": f"detection accuracy, {PUBLISHED}"}, figures, 2),
+        lines,
+        labels.thresholds(e, methods),
+        first="Chain",
     )
 
 
@@ -194,21 +155,21 @@ def catalogue_pairs(e: Evidence) -> list[str]:
 def pairs(e: Evidence) -> Table | None:
     """Return every pair of the catalogue as a square, when more than a few were measured."""
     found = catalogue_pairs(e)
-    method = next((m for m in e.marked_methods if any(e.rows(m, a) for a in found)), None)
+    method = next(iter(columns.under(e, found)), None)
     if method is None or len(found) <= MANY:
         return None
     there = {part for pair in found for part in pair.split("+")}
     attacks = [attack for attack in paper.ATTACKS if attack in there]
-    rows: list[Any] = []
-    for told, value in {"BA": right(), "V_A": accepted(USUAL)}.items():
-        rows.append(f"{told}, by first attack")
-        for a in attacks:
-            of = (Line("", e, method, e.rows(method, f"{a}+{then}")) for then in attacks)
-            rows.append((short(a), *map(value, of)))
-    heads = (f"then: {short(a)} | followed by {label(a)} | 2" for a in attacks)
+    short = {a: label(a).partition(" (")[0] for a in attacks}  # without parameters
+    rows: Rows = []
+    for measure in ("BA", "V_A"):
+        value = columns.MEASURES[measure]
+        rows.append(f"{measure}, by first attack")
+        for first in attacks:
+            chains = (e.of(method, f"{first}+{then}") for then in attacks)
+            rows.append((short[first], *map(value, chains)))
+    heads = (f"then: {short[a]} | followed by {label(a)} | 2" for a in attacks)
     return grid(
-        "pairs",
-        "Every pair of the catalogue",
         f"Bit accuracy and attribution of {titled(method)} under one attack (rows) followed by "
         "another (columns).",
         "\n".join(["First | the attack that comes first", *heads]),

@@ -1,37 +1,17 @@
-"""Tables of what a key is worth: no key and transplants, wrong keys, V_A and beta by rho.
+"""Tables of what a key is worth: no key and transplants, wrong keys, V_A and beta by rho."""
 
-Each function takes the evidence and returns a table, or None where there are no rows for it.
-"""
-
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from keybound.benchmark.measure.rows import Row
-from keybound.benchmark.report import paper
-from keybound.benchmark.report.columns import suite
-from keybound.benchmark.report.grid import grid, stacked
+from keybound.benchmark.measure.samples import Sample
+from keybound.benchmark.report import columns, layout, paper
+from keybound.benchmark.report.grid import Rows, grid, stacked
 from keybound.benchmark.report.labels import PUBLISHED, label, thresholds, titled
-from keybound.benchmark.report.layout import (
-    BLANK,
-    Cell,
-    Table,
-    between,
-    figure,
-    number,
-    power,
-    published,
-)
-from keybound.benchmark.report.summaries import (
-    CLEAN,
-    SHIPPED,
-    Evidence,
-    accuracy,
-    attributed,
-    bound,
-)
+from keybound.benchmark.report.layout import BLANK, EMPTY, Cell, Table, number, power, published
+from keybound.benchmark.report.summaries import CLEAN, SHIPPED, Evidence
+from keybound.crypto.codes import bound
 
 READERS = {"right": "Right key", "zero": "No key (zero mask)", "wrong": "Wrong keys"}
 TRANSPLANTS = ("residual", "gain-field")
@@ -39,23 +19,17 @@ RHOS = (0, 1, 2, 3, 4)
 LENGTHS = (8, 16, 24, 32, 64)
 
 
-def moved(e: Evidence, method: str, kind: str, cut: float | None, rho: int) -> float | None:
-    """Return how often a mark moved to another host verifies."""
-    rows = [row for row in e.suite("transplant", method) if row["attack"] == kind]
-    return attributed(rows, cut, rho, "presence").value
-
-
 def security(e: Evidence) -> Table | None:
     """Return what a reader without the key gets, and how often a moved carrier verifies."""
-    methods = [m for m in e.methods if e.suite("keys", m) or e.suite("transplant", m)]
+    methods = e.in_suite("keys", "transplant")
     if not methods:
         return None
-    rows: list[Any] = []
+    rows: Rows = []
     for method in methods:
-        no_key = accuracy(e.suite("keys", method), "zero").value
+        no_key = e.suite("keys", method).accuracy("zero").value
         theirs = paper.SECURITY["keybound"][1] if method == "keybound" else None
         pairs = (
-            (moved(e, method, kind, e.threshold(method, which), e.rho(method)), told)
+            (e.suite("transplant", method).where(attack=kind).verified(which).value, told)
             for kind, told in zip(TRANSPLANTS, (theirs, None), strict=True)
             for which in (SHIPPED, CLEAN)
         )
@@ -66,8 +40,6 @@ def security(e: Evidence) -> Table | None:
         rows.append((titled(method), first, BLANK, published(rate), BLANK, BLANK))
     verify = "share of carriers moved onto another host that verify, presence at"
     return grid(
-        "security",
-        "No-key reading and transplants",
         "Bit accuracy of a reader without the key (0.5 is chance), and how often a mark moved onto "
         "another host still verifies.",
         f"""
@@ -84,33 +56,32 @@ def security(e: Evidence) -> Table | None:
     )
 
 
-def tries(keys: Sequence[Row], setting: str) -> list[Row]:
+def tries(keys: Sample, reader: str) -> Sample:
     """Return one row for each decoding: a clip has one right key and several wrong ones."""
-    return [
+    rows = [
         {"presence": row["presence"], "errors": int(errors)}
-        for row in keys
-        if row.get(setting) is not None
-        for errors in np.atleast_1d(row[setting])
+        for row in keys.rows
+        if row.get(reader) is not None
+        for errors in np.atleast_1d(row[reader])
     ]
+    return replace(keys, rows=rows)
 
 
 def wrong_key(e: Evidence) -> Table | None:
     """Return reading with the right key, without one and with wrong ones, beside beta."""
 
-    def line(method: str, setting: str) -> tuple[Any, ...]:
-        keys, rho, wrong = e.suite("keys", method), e.rho(method), setting == "wrong"
-        mean = accuracy(keys, setting)
-        rate = attributed(tries(keys, setting), e.usual(method), rho, "presence")
-        right = "–" if mean.value is None else number(mean.value)
+    def line(method: str, reader: str) -> tuple[Any, ...]:
+        keys, wrong = e.suite("keys", method), reader == "wrong"
+        mean, rate = keys.accuracy(reader), tries(keys, reader).verified()
+        right = EMPTY if mean.value is None else number(mean.value)
         right += f" ± {number(float(np.std(mean.values)))}" if wrong and mean.values else ""
-        beta = power(bound(e.bits(method) or keys[0]["bits"], rho)) if wrong else "–"
-        theirs = paper.WRONG_KEY[setting] if method == "keybound" else "–"
-        interval = between(rate.interval, 4)
-        return (READERS[setting], right, f"{rate.trials:,}", rate.value, interval, beta, theirs)
+        bits = e.bits(method) or keys.rows[0]["bits"]
+        beta = power(bound(bits, keys.rho)) if wrong else EMPTY
+        theirs = paper.WRONG_KEY[reader] if method == "keybound" else EMPTY
+        interval = layout.between(rate.interval, 4)
+        return (READERS[reader], right, f"{rate.trials:,}", rate.value, interval, beta, theirs)
 
     return grid(
-        "wrong-key",
-        "Right key, no key, wrong keys",
         "Bit accuracy of clean marked clips, and how often the rule V_A accepts, beside its bound "
         "β.",
         f"""
@@ -123,36 +94,35 @@ def wrong_key(e: Evidence) -> Table | None:
         BA, paper | {PUBLISHED} | p""",
         stacked(
             [m for m in e.in_suite("keys") if e.keyed(m)],
-            lambda method: [line(method, setting) for setting in READERS],
+            lambda method: [line(method, reader) for reader in READERS],
         ),
     )
 
 
 def tolerance(e: Evidence) -> Table | None:
     """Return V_A under each attack and the bound beta for rho from 0 to 4."""
-    measured = {m: [a for a in suite(e, [m]) if e.rows(m, a)] for m in e.marked_methods}
+    measured = {m: [a for a in columns.suite(e, [m]) if e.rows(m, a)] for m in e.marked_methods}
     method = next((m for m, attacks in measured.items() if attacks), None)
     if method is None:
         return None
-    bits, cut = e.bits(method), e.usual(method)
-    rows: list[Any] = []
+
+    def by_rho(of: Sample) -> list[float | None]:
+        return [of.verified(rho=rho).value for rho in RHOS]
+
+    bits = e.bits(method)
+    rows: Rows = []
     if bits:
         rows.append(("β, the bound on a wrong key", *(power(bound(bits, rho)) for rho in RHOS)))
     if wrong := tries(e.suite("keys", method), "wrong"):
-        rates = (attributed(wrong, cut, rho, "presence").value for rho in RHOS)
-        rows.append(("V_A of wrong keys, measured", *(figure(rate, 4) for rate in rates)))
+        rates = (layout.figure(rate, 4) for rate in by_rho(wrong))
+        rows.append(("V_A of wrong keys, measured", *rates))
     for kind in TRANSPLANTS:
-        found = [moved(e, method, kind, cut, rho) for rho in RHOS]
-        if any(row["attack"] == kind for row in e.suite("transplant", method)):
-            rows.append((f"V_A of the {kind} transplant", *found))
+        if moved := e.suite("transplant", method).where(attack=kind):
+            rows.append((f"V_A of the {kind} transplant", *by_rho(moved)))
     rows.append("V_A of the owner")
-    for attack in measured[method]:
-        own = (attributed(e.rows(method, attack), cut, rho).value for rho in RHOS)
-        rows.append((label(attack), *own))
+    rows += [(label(attack), *by_rho(e.of(method, attack))) for attack in measured[method]]
     heads = (f"ρ = {rho} | at most {rho} wrong bits forgiven | 3" for rho in RHOS)
     return grid(
-        "tolerance",
-        "V_A and β by tolerance",
         f"How often {titled(method)} accepts when ρ wrong bits of {bits} are forgiven, and what a "
         f"wrong key gets; it ships with ρ = {e.rho(method)}.",
         "\n".join(["Setting | what was verified", *heads]),
@@ -166,11 +136,9 @@ def beta(e: Evidence) -> Table | None:
     rows = []
     for bits in sorted({*LENGTHS, *(n for n in measured.values() if n)}):
         having = ", ".join(titled(m) for m, n in measured.items() if n == bits)
-        theirs = power(paper.BETA[bits]) if bits in paper.BETA else "–"
-        rows.append((str(bits), power(bound(bits, 2)), theirs, having or "–"))
+        theirs = power(paper.BETA[bits]) if bits in paper.BETA else EMPTY
+        rows.append((str(bits), power(bound(bits, 2)), theirs, having or EMPTY))
     found = grid(
-        "beta",
-        "β by payload length",
         "Bound on how often a wrong key is accepted at ρ = 2; arithmetic, not a measurement.",
         f"""
         Bits | length of the payload

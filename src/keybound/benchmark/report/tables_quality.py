@@ -1,85 +1,84 @@
-"""Tables of what a mark costs and how sure the figures are: quality, speed, intervals, not run.
-
-Each function takes the evidence and returns a table, or None where there are no rows for it.
-"""
+"""Tables of what a mark costs and how sure the figures are: quality, speed, intervals, not run."""
 
 from typing import Any
 
-from keybound.benchmark.report import paper
-from keybound.benchmark.report.columns import suite, under
-from keybound.benchmark.report.grid import grid
+from keybound.benchmark.measure.samples import Mean, Rate, Sample
+from keybound.benchmark.report import columns, layout, paper
+from keybound.benchmark.report.grid import Rows, grid
 from keybound.benchmark.report.labels import PUBLISHED, counted, label, titled
-from keybound.benchmark.report.layout import BLANK, STANDS_IN, Cell, Table, between, published
-from keybound.benchmark.report.summaries import (
-    SECOND,
-    Evidence,
-    Mean,
-    Rate,
-    accuracy,
-    attributed,
-    numbers,
-    reached,
-    total_left_out,
-)
+from keybound.benchmark.report.layout import BLANK, EMPTY, Cell, Table, between, published
+from keybound.benchmark.report.summaries import SECOND, Evidence, total_left_out
 
-LABELS = {"pesq": "PESQ", "stoi": "STOI", "snr_db": "SNR", "si_snr_db": "SI-SNR"}
+LABELS = {
+    "pesq": "PESQ",
+    "stoi": "STOI",
+    "visqol": "ViSQOL",
+    "zimtohrli": "Zimtohrli",
+    "snr_db": "SNR",
+    "si_snr_db": "SI-SNR",
+}
 BESIDE = "audioseal"  # whose speed is the measure of the others
 INTERVAL = "95 % interval: Clopper–Pearson of rates, 2,000 clip resamplings of means"
 MEASURED = {"DA": "detection", "FPR": "false positives", "BA": "bit accuracy", "V_A": "attribution"}
 
 
 def quality(e: Evidence) -> Table | None:
-    """Return what the mark costs, beside the paper and its peers."""
-    methods = [m for m in e.methods if e.rows(m, "quality")]
-    if not methods:
+    """Return what the mark costs, beside the paper, its peers and landmarks, by length of clips."""
+    rows: Rows = []
+    for seconds in sorted({s for m, a, s in e.clips if a == "quality" and m in e.methods}):
+        rows.append(f"Clips of {seconds:g} s")
+        for method in e.methods:
+            if of := e.of(method, "quality", seconds):
+                beside = method == "keybound" and seconds == SECOND
+                rows.append(_quality_line(method, of, beside=beside))
+    if not rows:
         return None
-    rows: list[Any] = [_quality_line(e, method) for method in methods]
     rows.append("As the paper published them")
     for method, (pesq, stoi, snr) in paper.QUALITY.items():
         told = titled(method) + (" (1.1 s clips)" if method == "wavmark" else "")
-        cells = (published(pesq, 2), BLANK, published(stoi), BLANK, published(snr, 1))
-        rows.append((told, BLANK, *cells, *[BLANK] * 5))
+        cells = (published(pesq, 2), BLANK, published(stoi), BLANK, *[BLANK] * 5)
+        rows.append((told, BLANK, *cells, published(snr, 1), *[BLANK] * 3))
     return grid(
-        "quality",
-        "Quality of the marked clips",
-        "The marked clip against its host, nothing else done to it; means over the clips that a "
-        "measure can score.",
+        "The marked clip against its host, nothing else done to it; mean and 5th percentile over "
+        "the clips that a measure can score. A landmark is what an attack does to the host itself.",
         """
         Method | who made the mark
         clips | marked clips
         PESQ: mean | wideband PESQ, 1 to 4.64 | 2
-        PESQ: worst | lowest PESQ of a clip, with the number of the clip
+        PESQ: 5 % | 5th percentile | 2
         STOI: mean | intelligibility, 0 to 1 | 3
-        STOI: worst | lowest STOI of a clip, with the number of the clip
+        STOI: 5 % | 5th percentile | 3
+        ViSQOL: mean | ViSQOL in speech mode | 2
+        ViSQOL: 5 % | 5th percentile | 2
+        ViSQOL: host | ViSQOL of the host against itself: the most it gives | 2
+        Zimtohrli: mean | Zimtohrli as MOS, 1 to 5 | 2
+        Zimtohrli: 5 % | 5th percentile | 2
         SNR | host to carrier, dB | 1
         SI-SNR | scale-invariant SNR of the marked clip, dB | 1
-        ViSQOL: marked | ViSQOL in speech mode | 2
-        ViSQOL: host | ViSQOL of the host against itself: the most it gives | 2
         Δ DNSMOS | DNSMOS of the marked clip less that of the host | 2
         left out | clips that a measure could not score | words""",
         rows,
-        "#n is the number of the clip.",
     )
 
 
-def _quality_line(e: Evidence, method: str) -> tuple[Any, ...]:
-    rows = e.rows(method, "quality")
-    means = {m: numbers(rows, m) for m in (*LABELS, "visqol", "visqol_host")}
-    paper_has = paper.QUALITY["keybound"] if method == "keybound" else (None,) * 3
-    pesq, stoi, snr = zip((means[m].value for m in LABELS), paper_has, strict=False)
+def _quality_line(method: str, of: Sample, *, beside: bool) -> tuple[Any, ...]:
+    """Return the figures of a method, beside the paper's where they are of the same length."""
+    means = {m: of.mean(m) for m in (*LABELS, "visqol_host")}
+    told = dict(zip(("pesq", "stoi", "snr_db"), paper.QUALITY["keybound"], strict=True))
 
-    def worst(measure: str, digits: int) -> Cell | str:
-        scored = [(row[measure], row["clip"]) for row in rows if row.get(measure) is not None]
-        return "{:.{}f} (#{})".format(min(scored)[0], digits, min(scored)[1]) if scored else Cell()
+    def mean(measure: str) -> Any:
+        value = means[measure].value
+        return (value, told[measure]) if beside and measure in told else value
 
-    pairs: list[Any] = [(row.get("dnsmos"), row.get("dnsmos_host")) for row in rows]
-    opinion = numbers([{} if None in pair else {"Δ": pair[0] - pair[1]} for pair in pairs], "Δ")
-    missing = [(told, means[measure]) for measure, told in LABELS.items()]
-    missing += [("ViSQOL", means["visqol"]), ("DNSMOS", opinion)]
-    scores = (pesq, worst("pesq", 2), stoi, worst("stoi", 3), snr)
-    rest = (means[m].value for m in ("si_snr_db", "visqol", "visqol_host"))
-    left_out = total_left_out(missing) or "none"
-    return (titled(method), len(rows), *scores, *rest, opinion.value, left_out)
+    cells: list[Any] = []
+    for measure in ("pesq", "stoi", "visqol", "zimtohrli"):
+        cells += [mean(measure), means[measure].low]
+        cells += [mean("visqol_host")] if measure == "visqol" else []
+    pairs: list[Any] = [(row.get("dnsmos"), row.get("dnsmos_host")) for row in of.rows]
+    opinion = Sample([{} if None in p else {"Δ": p[0] - p[1]} for p in pairs]).mean("Δ")
+    missing = {text: means[measure] for measure, text in LABELS.items()} | {"DNSMOS": opinion}
+    cells += [mean("snr_db"), mean("si_snr_db"), opinion.value, total_left_out(missing)]
+    return (titled(method), len(of), *cells)
 
 
 def speed(e: Evidence) -> Table | None:
@@ -88,9 +87,9 @@ def speed(e: Evidence) -> Table | None:
     found = {
         (method, row.get("seconds"), row["verb"]): row
         for method in methods
-        for row in e.suite("speed", method)
+        for row in e.suite("speed", method).rows
     }
-    rows: list[Any] = []
+    rows: Rows = []
     runs = {(method, seconds) for method, seconds, _ in found}
     for method, seconds in sorted(runs, key=lambda run: (run[1] or 0, methods.index(run[0]))):
         cells: list[Any] = [titled(method), None if seconds is None else float(seconds)]
@@ -98,7 +97,7 @@ def speed(e: Evidence) -> Table | None:
             row, other = (found.get((m, seconds, verb)) for m in (method, BESIDE))
             times = row["times_real_time"] if row else None
             cells += [times, times / other["times_real_time"] if times and other else None]
-        trained = all(row.get("trained", True) for row in e.suite("speed", method))
+        trained = all(row.get("trained", True) for row in e.suite("speed", method).rows)
         rows.append((*cells, "trained" if trained else "random: speed needs no training"))
     heads = "".join(
         f"""
@@ -107,8 +106,6 @@ def speed(e: Evidence) -> Table | None:
         for verb in ("embed", "detect")
     )
     return grid(
-        "speed",
-        "Speed",
         "Times real time on one machine; absolute figures are the machine's, ratios the methods'.",
         f"""
         Method | what was run
@@ -120,19 +117,16 @@ def speed(e: Evidence) -> Table | None:
 
 def intervals(e: Evidence) -> Table | None:
     """Return the paper's figures with intervals, and ours of the same."""
-    rows: list[Any] = []
+    rows: Rows = []
     for (measure, method, what), (value, low, high) in paper.INTERVALS.items():
         stands_in = what == "encodec-6" and not e.rows(method, what) and e.rows(method, "lyra-6")
-        ours, mark = ("lyra-6", STANDS_IN) if stands_in else (what, "")
+        ours, mark = ("lyra-6", layout.STANDS_IN) if stands_in else (what, "")
         found = estimate(e, measure, method, ours)
-        count = len(found.values) if isinstance(found, Mean) else found.trials
         told = Cell(between((low, high)), mark=mark, kind="published")
-        cells = (found.value, between(found.interval), str(count) if count else "–")
+        cells = (found.value, between(found.interval), str(found.trials or EMPTY))
         named = f"{titled(method)}: {measure}, {label(ours)}"
         rows.append((named, *cells, published(value, mark=mark), told))
     return grid(
-        "intervals",
-        "Confidence intervals",
         "The figures that the paper gives with intervals, beside ours; DA and V_A at the shipped "
         "threshold (the paper's where none is shipped).",
         f"""
@@ -140,32 +134,34 @@ def intervals(e: Evidence) -> Table | None:
         ours: value | measured | 3
         ours: 95 % CI | {INTERVAL}
         ours: n | clips
-        paper: value | {PUBLISHED}
-        paper: 95 % CI | {PUBLISHED}""",
+        paper: value; 95 % CI | {PUBLISHED}""",
         rows if any(row[1] is not None for row in rows) else [],
     )
 
 
 def estimate(e: Evidence, measure: str, method: str, what: str) -> Rate | Mean:
     """Return a rate or a mean by the name that the paper's table of intervals gives it."""
-    cut, rho, rows = e.usual(method), e.rho(method), e.rows(method, what)
-    if measure in ("DA", "FPR"):
-        return reached(rows, cut, "marked" if measure == "DA" else "unmarked")
-    if measure == "V_A":
-        return attributed(rows, cut, rho)
-    if measure == "BA":
-        return accuracy(rows)
-    if measure == "no-key BA":
-        return accuracy(e.suite("keys", method), "zero")
-    moved = [row for row in e.suite("transplant", method) if row["attack"] == what]
-    return attributed(moved, cut, rho, "presence")
+    of = e.of(method, what)
+    match measure:
+        case "DA":
+            return of.reached()
+        case "FPR":
+            return of.reached(side="unmarked")
+        case "V_A":
+            return of.verified()
+        case "BA":
+            return of.accuracy()
+        case "no-key BA":
+            return e.suite("keys", method).accuracy("zero")
+        case _:
+            return e.suite("transplant", method).where(attack=what).verified()
 
 
 def attack_intervals(e: Evidence) -> Table | None:
     """Return the interval of every rate and mean under the paper's attacks."""
-    method = next(iter(under(e, paper.ATTACKS)), "")
+    method = next(iter(columns.under(e, paper.ATTACKS)), "")
     rows = []
-    for attack in suite(e, [method]):
+    for attack in columns.suite(e, [method]):
         if e.rows(method, attack):
             found = [estimate(e, measure, method, attack) for measure in MEASURED]
             cells = [cell for one in found for cell in (one.value, between(one.interval))]
@@ -175,8 +171,6 @@ def attack_intervals(e: Evidence) -> Table | None:
         for measure, words in MEASURED.items()
     )
     return grid(
-        "attack-intervals",
-        "Confidence intervals by attack",
         f"{titled(method)}, {counted(e, [method])}: rates with Clopper–Pearson, bit accuracy with "
         "the clip bootstrap, at the shipped threshold.",
         "Attack | what happened to the clip" + heads,
@@ -188,11 +182,9 @@ def missing(e: Evidence) -> Table | None:
     """Return what was not run, and why."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for (method, what), reason in e.reasons.items():
-        if not e.rows(method, what, SECOND):
+        if not e.rows(method, what):
             reasons.setdefault((method, reason), []).append(label(what) if what else "everything")
     return grid(
-        "not-run",
-        "Not run",
         "What the rows say could not be run, and why.",
         """
         Method | what was to be measured

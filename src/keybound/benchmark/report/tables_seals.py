@@ -1,20 +1,17 @@
-"""Tables of sealed evidence: after attacks, under wrong keys, forged and removed, and its cost.
+"""Tables of sealed evidence: after attacks, under wrong keys, forged and removed, and its cost."""
 
-Each function takes the evidence and returns a table, or None where there are no rows for it.
-"""
-
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from keybound.attacks import SUITES
-from keybound.benchmark.measure.rows import Row
+from keybound.benchmark.measure.samples import Rate, Sample
 from keybound.benchmark.measure.seals import P_LEVELS
-from keybound.benchmark.report.grid import by, grid, stacked
+from keybound.benchmark.report.grid import Rows, grid, stacked
 from keybound.benchmark.report.labels import label, titled
 from keybound.benchmark.report.layout import Table
-from keybound.benchmark.report.summaries import Evidence, Rate, natural, numbers
+from keybound.benchmark.report.summaries import Evidence, natural
 
 ACCEPTED = "p < 1e-6 after correction for every place searched"
 KNOWN = f"share accepted, position known: {ACCEPTED}"
@@ -35,27 +32,27 @@ COPYINGS = {
     "residual-levelled": "what was added, as loud beside the other as it was",
 }
 ANSWERS = ("other", "unclear", "same")
-COSTS = {"pesq": ("PESQ", 3), "visqol": ("ViSQOL", 3), "stoi": ("STOI", 4), "snr_db": ("SNR", 2)}
+COSTS = {
+    "pesq": ("PESQ", 3),
+    "visqol": ("ViSQOL", 3),
+    "zimtohrli": ("Zimtohrli", 3),
+    "stoi": ("STOI", 4),
+    "snr_db": ("SNR", 2),
+}
 LAYERS = {"code": "rolling code on the audio of its record"}
 
 
-def held(rows: Sequence[Row], which: str = "holds") -> float | None:
-    """Return the share of rows of which something is true."""
-    told = [bool(row[which]) for row in rows if row.get(which) is not None]
-    return Rate(sum(told), len(told)).value
-
-
-def clearness(rows: Sequence[Row]) -> tuple[float | None, float | None]:
+def clearness(of: Sample) -> tuple[float | None, float | None]:
     """Return the mean and the least of the statistic."""
-    z = numbers(rows, "z")
+    z = of.mean("z")
     return z.value, min(z.values, default=None)
 
 
 def sealed(e: Evidence) -> Table | None:
     """Return by attack and length how many seals hold, and how clearly."""
     methods = e.in_suite("seal")
-    every = [row for method in methods for row in e.suite("seal", method)]
-    lengths = [seconds for seconds, _ in by(every, "seconds")]
+    every = [row for method in methods for row in e.suite("seal", method).rows]
+    lengths = sorted({row["seconds"] for row in every})
     known = SUITES["sealed"]
     order = sorted(
         {row["attack"] for row in every},
@@ -65,9 +62,8 @@ def sealed(e: Evidence) -> Table | None:
     def line(method: str, attack: str) -> tuple[Any, ...]:
         cells: list[Any] = [label(attack).partition(", in ")[0]]
         for seconds in lengths:
-            named = (attack, seconds)
-            of = [r for r in e.suite("seal", method) if (r["attack"], r["seconds"]) == named]
-            cells += [held(of), held(of, "holds_256"), *clearness(of)]
+            of = e.suite("seal", method).where(attack=attack, seconds=seconds)
+            cells += [of.share("holds"), of.share("holds_256"), *clearness(of)]
         return tuple(cells)
 
     heads = "".join(
@@ -79,8 +75,6 @@ def sealed(e: Evidence) -> Table | None:
         for seconds in lengths
     )
     return grid(
-        "sealed",
-        "Sealed evidence",
         "Share of seals that are accepted at p < 1e-6 after each attack, by length; each recording "
         "has a key and a position of its own.",
         "Attack | what happened to the marked recording" + heads,
@@ -89,12 +83,12 @@ def sealed(e: Evidence) -> Table | None:
     )
 
 
-def _counted(rows: Sequence[Row], whose: str) -> str:
+def _counted(every: Sample, whose: str) -> str:
     counts = (
-        f"{len({row['clip'] for row in of})} of {seconds:g} s"
-        for seconds, of in by(rows, "seconds")
+        f"{len({row['clip'] for row in of.rows})} of {seconds:g} s"
+        for seconds, of in every.by("seconds")
     )
-    layers = by([row for row in rows if row["holds"]], "layer")
+    layers = every.where(holds=True).by("layer")
     found = ", ".join(f"{len(of)} by the {LAYERS.get(one, one)}" for one, of in layers)
     by_layer = f"; seals that hold: {found}" if len(layers) > 1 else ""
     return f"{whose and whose + ': '}recordings: {', '.join(counts)}{by_layer}."
@@ -103,21 +97,19 @@ def _counted(rows: Sequence[Row], whose: str) -> str:
 def false_acceptance(e: Evidence) -> Table | None:
     """Return how low p comes under wrong keys, beside what it bounds."""
 
-    def lines(method: str) -> list[tuple[Any, ...]]:
+    def lines(method: str) -> Rows:
         every = e.suite("seal-null", method)
-        parts = sorted(by(every, "source"), key=lambda part: part[0] != "unmarked")
-        rows: list[tuple[Any, ...]] = []
+        parts = sorted(every.by("source"), key=lambda part: part[0] != "unmarked")
+        rows: Rows = []
         for source, of in [*parts, ("all of them", every)]:
-            tries = sum(row["keys"] for row in of)
-            below = np.sum([row["below"] for row in of], axis=0)
+            tries = sum(row["keys"] for row in of.rows)
+            below = np.sum([row["below"] for row in of.rows], axis=0)
             rows.append((source, len(of), f"{tries:,}", *(f"{int(count):,}" for count in below)))
         allowed = (f"{tries * level:,.10g}" for level in P_LEVELS)
         return [*rows, ("allowed by p", "", "", *allowed)]
 
     heads = "".join(f"\n< {p:g} | tries below this p" for p in P_LEVELS)
     return grid(
-        "false-acceptance",
-        "False acceptance of seals",
         "How many wrong keys come to a p below each level, the position given and every cut "
         "searched.",
         f"""
@@ -130,33 +122,33 @@ def false_acceptance(e: Evidence) -> Table | None:
 
 def forgery(e: Evidence) -> Table | None:
     """Return what forgers get, and what removers and colluders leave of a seal."""
-    suites = ("seal-forgery", "seal-remover", "seal-average")
 
-    def line(told: str, rows: Sequence[Row], some: float | None = None) -> tuple[Any, ...]:
-        shares = (held(rows), held(rows, "holds_256"), some)
-        last = (held(rows, "verified"), numbers(rows, "pesq").value)
-        return (told, f"{rows[0]['seconds']:g}", len(rows), *shares, *clearness(rows), *last)
+    def line(told: str, of: Sample, some: float | None = None) -> tuple[Any, ...]:
+        shares = (of.share("holds"), of.share("holds_256"), some)
+        last = (of.share("verified"), of.mean("pesq").value)
+        return (told, f"{of.rows[0]['seconds']:g}", len(of), *shares, *clearness(of), *last)
 
-    def lines(method: str) -> list[tuple[Any, ...]]:
-        forged, removed, averaged = (e.suite(suite, method) for suite in suites)
-        rows = [line(FORGERIES[kind], of) for (kind, _), of in by(forged, "attack", "seconds")]
-        for (network, budget, _), of in by(removed, "network", "budget", "seconds"):
+    def lines(method: str) -> Rows:
+        forged = e.suite("seal-forgery", method).by("attack", "seconds")
+        removed = e.suite("seal-remover", method).by("network", "budget", "seconds")
+        rows = [line(FORGERIES[kind], of) for (kind, _), of in forged]
+        for (network, budget, _), of in removed:
             rows.append(line(f"remover {network}, {budget:,} steps", of))
         for kind, told in COLLUSIONS.items():
-            if of := [row for row in averaged if row["attack"] == kind]:
-                keys = ("holds", "z", "verified")
+            if of := e.suite("seal-average", method).where(attack=kind):
                 each = [
-                    dict(zip(keys, values, strict=True)) | {"seconds": row["seconds"]}
-                    for row in of
-                    for values in zip(*(row[key] for key in keys), strict=True)
+                    {"seconds": row["seconds"], "holds": holds, "z": z, "verified": verified}
+                    for row in of.rows
+                    for holds, z, verified in zip(
+                        row["holds"], row["z"], row["verified"], strict=True
+                    )
                 ]
-                some = Rate(sum(any(row["holds"]) for row in of), len(of)).value
-                rows.append(line(f"{of[0]['copies']} {told}", each, some))
+                some = Rate(sum(any(row["holds"]) for row in of.rows), len(of)).value
+                named = f"{of.rows[0]['copies']} {told}"
+                rows.append(line(named, replace(of, rows=each), some))
         return rows
 
     return grid(
-        "seal-forgery",
-        "Forgery and removal of seals",
         "What a forger with the public embedder gets accepted, and what removers and colluders "
         "leave of the seals of a party.",
         f"""
@@ -170,7 +162,7 @@ def forgery(e: Evidence) -> Table | None:
         least z | the least of it | 1
         V_A | share attributed by the rule V_A, without a seal | 3
         PESQ | of what a remover made, against the clean host | 2""",
-        stacked([m for m in e.methods if any(e.suite(suite, m) for suite in suites)], lines),
+        stacked(e.in_suite("seal-forgery", "seal-remover", "seal-average"), lines),
         "The p-values of an average are not corrected for its several seals.",
     )
 
@@ -178,18 +170,15 @@ def forgery(e: Evidence) -> Table | None:
 def copies(e: Evidence) -> Table | None:
     """Return what a record's fingerprint says of marks that were copied."""
 
-    def lines(method: str) -> list[tuple[Any, ...]]:
-        rows: list[tuple[Any, ...]] = []
-        for (kind, seconds), of in by(e.suite("seal-copy", method), "attack", "seconds"):
-            said = (sum(row["decision"] == answer for row in of) for answer in ANSWERS)
-            shares = (Rate(count, len(of)).value for count in said)
-            rows.append((COPYINGS[kind], f"{seconds:g}", len(of), *shares, held(of)))
+    def lines(method: str) -> Rows:
+        rows: Rows = []
+        for (kind, seconds), of in e.suite("seal-copy", method).by("attack", "seconds"):
+            shares = (len(of.where(decision=answer)) / len(of) for answer in ANSWERS)
+            rows.append((COPYINGS[kind], f"{seconds:g}", len(of), *shares, of.share("holds")))
         return rows
 
     answers = "".join(f"\nthe fingerprint: {one} | share called {one} | 3" for one in ANSWERS)
     return grid(
-        "seal-copy",
-        "Copied marks",
         "What the fingerprint in the record says of a mark that was copied to another recording.",
         f"""
         Copied | what was put on the other recording
@@ -203,14 +192,16 @@ def copies(e: Evidence) -> Table | None:
 def cost(e: Evidence) -> Table | None:
     """Return the quality of marked recordings with and without a seal."""
 
-    def lines(method: str) -> list[tuple[Any, ...]]:
-        rows = []
-        for seconds, of in by(e.suite("seal-quality", method), "seconds"):
+    def lines(method: str) -> Rows:
+        rows: Rows = []
+        for seconds, of in e.suite("seal-quality", method).by("seconds"):
             cells: list[Any] = [f"{seconds:g} s", len(of)]
             for measure in COSTS:
-                bare, sealed = (numbers(of, measure + which).value for which in ("_unsealed", ""))
-                known = bare is not None and sealed is not None
-                cells += [bare, sealed, sealed - bare if known else None]  # type: ignore[operator]
+                bare, sealed = (of.mean(measure + which) for which in ("_unsealed", ""))
+                cells += [bare.value, sealed.value]
+                both = bare.value is not None and sealed.value is not None
+                cells.append(sealed.value - bare.value if both else None)  # type: ignore[operator]
+                cells.append(sealed.low)
             rows.append(tuple(cells))
         return rows
 
@@ -218,12 +209,11 @@ def cost(e: Evidence) -> Table | None:
         f"""
         {said}: mark | mean with the mark alone | {digits}
         {said}: sealed | mean with mark and seal | {digits}
-        {said}: Δ | the difference | {digits}"""
+        {said}: Δ | the difference | {digits}
+        {said}: 5 % | 5th percentile with mark and seal | {digits}"""
         for said, digits in COSTS.values()
     )
     return grid(
-        "seal-quality",
-        "Quality with and without a seal",
         "Marked recordings against their hosts, the same mark without its seal and with it.",
         "Length | of the recordings\nnumber | how many recordings" + heads,
         stacked(e.in_suite("seal-quality"), lines),

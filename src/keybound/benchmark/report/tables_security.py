@@ -1,33 +1,16 @@
-"""Tables of security: marks over marks and forgeries, removers, host binding, other audio.
+"""Tables of security: marks over marks and forgeries, removers, host binding, other audio."""
 
-Each function takes the evidence and returns a table, or None where there are no rows for it.
-"""
-
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from keybound.benchmark.measure.rows import Row
+from keybound.benchmark.measure.samples import Sample
 from keybound.benchmark.report import paper
-from keybound.benchmark.report.grid import by, grid, rate_of_alarms, stacked
+from keybound.benchmark.report.grid import Rows, grid, rate_of_alarms, stacked
 from keybound.benchmark.report.labels import PUBLISHED, label, thresholds, titled
-from keybound.benchmark.report.layout import (
-    BLANK,
-    Table,
-    between,
-    not_run,
-)
-from keybound.benchmark.report.summaries import (
-    CLEAN,
-    SHIPPED,
-    Evidence,
-    accuracy,
-    attributed,
-    natural,
-    numbers,
-    reached,
-)
+from keybound.benchmark.report.layout import BLANK, Table, between, not_run
+from keybound.benchmark.report.summaries import CLEAN, SHIPPED, Evidence, natural
 
 NETWORKS = {"unet": "U-net on the waveform (the paper's)", "gains": "network that predicts gains"}
 COPIED = {
@@ -38,30 +21,23 @@ COPIED = {
 
 def forgeries(e: Evidence) -> Table | None:
     """Return marking over a mark, averaging of copies and what a known payload gives."""
-    rows: list[Any] = []
+    rows: Rows = []
 
-    def add(method: str, told: str, of: Sequence[Row], errors: str = "errors") -> None:
-        cut, rho = e.usual(method), e.rho(method)
-        best = [{**row, "errors": np.min(row[errors])} for row in of if row.get(errors) is not None]
-        figures = (
-            reached(of, cut, "presence").value,
-            accuracy(of, errors).value,
-            attributed(best, cut, rho, "presence").value,
-            accuracy(of, "mask_errors").value,
-        )
-        rows.extend([(titled(method), told, *figures)] if of else [])
+    def add(method: str, told: str, of: Sample, errors: str = "errors") -> None:
+        known = [row for row in of.rows if row.get(errors) is not None]
+        best = replace(of, rows=[{**row, "errors": np.min(row[errors])} for row in known])
+        figures = (of.reached(), of.accuracy(errors), best.verified(), of.accuracy("mask_errors"))
+        rows.extend([(titled(method), told, *(one.value for one in figures))] if of else [])
 
     for method in e.methods:
         for which in ("first", "second"):
             told = f"marked again with another key: the {which} mark"
             add(method, told, e.suite("re-embed", method), which)
-        for copies, of in by(e.suite("average", method), "copies"):
+        for copies, of in e.suite("average", method).by("copies"):
             add(method, f"average of {copies} copies with different payloads", of)
         for name, told in COPIED.items():
             add(method, told, e.suite(name, method))
     return grid(
-        "forgeries",
-        "Marks over marks, averages, known payloads",
         "What is left, or what a forger gets, at the shipped threshold (the paper's where none is "
         "shipped).",
         """
@@ -77,25 +53,22 @@ def forgeries(e: Evidence) -> Table | None:
 
 def remover(e: Evidence) -> Table | None:
     """Return learned removers by network and budget, beside the paper's."""
-    methods = [m for m in e.methods if e.suite("remover", m)]
-    rows: list[Any] = []
+    methods = e.in_suite("remover")
+    rows: Rows = []
     for method in methods:
-        shipped, clean = (e.threshold(method, which) for which in (SHIPPED, CLEAN))
-        for network, every in reversed(by(e.suite("remover", method), "network")):
+        for network, every in reversed(e.suite("remover", method).by("network")):
             heading = NETWORKS.get(network, network)
             rows.append(f"{titled(method)}: {heading}" if len(methods) > 1 else heading)
-            for budget, of in by(every, "budget"):
+            for budget, of in every.by("budget"):
                 theirs = paper.REMOVER.get(budget) if network == "unet" else None
                 da, ba = theirs[:2] if theirs and method == "keybound" else (None, None)
-                row: list[Any] = [f"{budget:,}", (reached(of, shipped).value, da)]
-                row += [(reached(of, clean).value, da), (accuracy(of).value, ba)]
-                row.append(attributed(of, shipped, e.rho(method)).value)
-                row += [numbers(of, key).value for key in ("pesq", "stoi", "snr_db")]
+                row: list[Any] = [f"{budget:,}", (of.reached(SHIPPED).value, da)]
+                row += [(of.reached(CLEAN).value, da), (of.accuracy().value, ba)]
+                row.append(of.verified(SHIPPED).value)
+                row += [of.mean(key).value for key in ("pesq", "stoi", "snr_db")]
                 rows.append((*row, *(theirs or (BLANK,) * 5)))
     cleaned = "of the cleaned clip against the clean host"
     return grid(
-        "remover",
-        "Learned remover",
         "Networks trained from marked to clean audio, without the detector or the key, by training "
         "steps.",
         f"""
@@ -107,10 +80,7 @@ def remover(e: Evidence) -> Table | None:
         ours: PESQ | {cleaned} | 2
         ours: STOI | {cleaned} | 3
         ours: SNR | {cleaned}, dB | 1
-        paper: DA | {PUBLISHED} | 2p
-        paper: BA | {PUBLISHED} | 2p
-        paper: PESQ | {PUBLISHED} | 2p
-        paper: STOI | {PUBLISHED} | 2p
+        paper: DA; BA; PESQ; STOI | {PUBLISHED} | 2p
         paper: SNR | {PUBLISHED} | 1p""",
         rows,
         thresholds(e, methods),
@@ -119,26 +89,23 @@ def remover(e: Evidence) -> Table | None:
 
 def host_binding(e: Evidence) -> Table | None:
     """Return how alike carriers on different hosts are, on the waveform and as gains."""
-    methods = [*e.in_suite("carrier")]
-    methods += [m for m in e.study("ablation/") if e.suite("carrier", m)]
     rows = []
-    for method in methods:
-        by_domain = {row["domain"]: row for row in e.suite("carrier", method)}
+    for method in (*e.in_suite("carrier"), *e.study("ablation/")):
+        by_domain = {row["domain"]: row for row in e.suite("carrier", method).rows}
+        if not by_domain:
+            continue
         theirs = paper.HOST_BINDING.get(method, (None, None))
-        beside = {"waveform": theirs} if method == "keybound" else {}
         pairs = (
             (by_domain.get(domain, {}).get(measure), told)
-            for domain in ("waveform", "gain-field")
+            for domain, beside in (("waveform", method == "keybound"), ("gain-field", False))
             for measure, told in zip(
-                ("correlation", "cosine"), beside.get(domain, (None, None)), strict=True
+                ("correlation", "cosine"), theirs if beside else (None, None), strict=True
             )
         )
-        hosts = max((int(row.get("hosts", 0)) for row in by_domain.values()), default=0)
+        hosts = max(int(row.get("hosts", 0)) for row in by_domain.values())
         rows.append((titled(method), *pairs, hosts, *theirs))
     pair = "mean over pairs of hosts"
     return grid(
-        "host-binding",
-        "Host binding",
         "Similarity of carriers across hosts at a fixed payload and key; lower is more bound.",
         f"""
         Method | who made the mark
@@ -147,8 +114,7 @@ def host_binding(e: Evidence) -> Table | None:
         gain field: corr. | correlation of log |marked| / |host|, {pair} | 3@2<
         gain field: cosine | cosine of log |marked| / |host|, {pair} | 3@2<
         hosts | clips compared with each other
-        paper: corr. | {PUBLISHED} | 2p
-        paper: cosine | {PUBLISHED} | 2p""",
+        paper: corr.; cosine | {PUBLISHED} | 2p""",
         rows,
     )
 
@@ -157,20 +123,15 @@ def other_audio(e: Evidence) -> Table | None:
     """Return false positives on unmarked audio that is not clean read speech."""
     methods = e.in_suite("null")
 
-    def lines(method: str) -> list[tuple[Any, ...]]:
-        by_source: dict[str, list[Row]] = {}
-        for row in e.suite("null", method):
-            attacked = row.get("attack", "clean")
-            source = str(row["source"]) + ("" if attacked == "clean" else f", {label(attacked)}")
-            by_source.setdefault(source, []).append(row)
-        parts = sorted(by_source.items(), key=lambda part: natural(part[0]))
-        every = [row for _, of in parts for row in of]
+    def lines(method: str) -> Rows:
+        every = e.suite("null", method)
+        named = [row | {"named": _source(row)} for row in every.rows]
+        parts = replace(every, rows=named).by("named")
+        parts.sort(key=lambda part: natural(part[0]))
         parts += [("all of it", every)] if len(parts) > 1 else []
-        return [(source, *_scored(e, method, of)) for source, of in parts]
+        return [(source, *_scored(of)) for source, of in parts]
 
     return grid(
-        "other-audio",
-        "False positives on other audio",
         "Presence in windows of unmarked audio that is not clean read speech.",
         """
         Source | what the audio is
@@ -186,14 +147,19 @@ def other_audio(e: Evidence) -> Table | None:
     )
 
 
-def _scored(e: Evidence, method: str, rows: Sequence[Row]) -> tuple[Any, ...]:
-    scores = [{"score": score} for row in rows for score in row["scores"]]
-    reason = next((str(row["not_run"]) for row in rows if "not_run" in row), None)
-    if not scores and reason:
+def _source(row: dict[str, Any]) -> str:
+    attacked = row.get("attack", "clean")
+    return str(row["source"]) + ("" if attacked == "clean" else f", {label(attacked)}")
+
+
+def _scored(of: Sample) -> tuple[Any, ...]:
+    windows = replace(of, rows=[{"marked": s} for row in of.rows for s in row["scores"]])
+    reason = next((str(row["not_run"]) for row in of.rows if "not_run" in row), None)
+    if not windows and reason:
         return (not_run(reason, 7),)
-    hours = sum(len(row["scores"]) * row["seconds"] for row in rows) / 3600
-    found: list[Any] = [f"{len(scores):,}", hours]
+    hours = sum(len(row["scores"]) * row["seconds"] for row in of.rows) / 3600
+    found: list[Any] = [f"{len(windows):,}", hours]
     for which in (SHIPPED, CLEAN):
-        rate = reached(scores, e.threshold(method, which), "score")
+        rate = windows.reached(which)
         found += [rate_of_alarms(rate.value, 4), between(rate.interval, 4)]
-    return (*found, max(numbers(scores, "score").values, default=None))
+    return (*found, max(windows.mean("marked").values, default=None))

@@ -1,25 +1,14 @@
 """Tables of the paper's studies: ablation, payload length, operating point; and the first glance.
 
-Each function takes the evidence and returns a table, or None where there are no rows for it. The
-studies are methods named `ablation/...`, `bits/...` and `budget/...`.
+The studies are methods named `ablation/...`, `bits/...` and `budget/...`.
 """
 
-from typing import Any
-
-from keybound.benchmark.report import paper
-from keybound.benchmark.report.columns import suite
-from keybound.benchmark.report.grid import grid
+from keybound.benchmark.report import columns, paper
+from keybound.benchmark.report.grid import Rows, grid
 from keybound.benchmark.report.labels import PUBLISHED, label, mechanisms, titled
-from keybound.benchmark.report.layout import BLANK, Cell, Table, against, power, published
-from keybound.benchmark.report.summaries import (
-    Evidence,
-    accuracy,
-    attributed,
-    bound,
-    numbers,
-    reached,
-)
-from keybound.benchmark.report.tables_keys import moved
+from keybound.benchmark.report.layout import BLANK, EMPTY, Cell, Table, against, power, published
+from keybound.benchmark.report.summaries import Evidence
+from keybound.crypto.codes import bound
 
 
 def codec(e: Evidence, method: str) -> str:
@@ -29,21 +18,18 @@ def codec(e: Evidence, method: str) -> str:
 
 def transplanted(e: Evidence, method: str, kind: str) -> float | None:
     """Return how often a moved mark verifies, at the method's usual threshold."""
-    return moved(e, method, kind, e.usual(method), e.rho(method))
+    return e.suite("transplant", method).where(attack=kind).verified().value
 
 
 def under(e: Evidence, method: str, *attacks: str) -> list[float | None]:
     """Return bit and detection accuracy under each attack."""
-    found: list[float | None] = []
-    for attack in attacks:
-        of = e.rows(method, attack)
-        found += [accuracy(of).value, reached(of, e.usual(method)).value]
-    return found
+    samples = [e.of(method, attack) for attack in attacks]
+    return [one.value for of in samples for one in (of.accuracy(), of.reached())]
 
 
 def quality(e: Evidence, method: str, *measures: str) -> list[float | None]:
     """Return the means of measures of the marked clips."""
-    return [numbers(e.rows(method, "quality"), measure).value for measure in measures]
+    return [e.of(method, "quality").mean(measure).value for measure in measures]
 
 
 def ablation(e: Evidence) -> Table | None:
@@ -55,8 +41,6 @@ def ablation(e: Evidence) -> Table | None:
         theirs = paper.ABLATION.get(method.partition("/")[2], (None,) * 6)
         rows.append((mechanisms(method), *cells, *theirs))
     return grid(
-        "ablation",
-        "Ablation",
         "Each row leaves one mechanism out, all else alike, on one shorter schedule. Thresholds "
         "are each model's own.",
         f"""
@@ -68,12 +52,8 @@ def ablation(e: Evidence) -> Table | None:
         ours, denoiser: BA | bit accuracy | 3
         ours, denoiser: DA | detection accuracy | 3
         ours, quality: PESQ | of the marked clips | 2
-        paper: transpl. | {PUBLISHED} | 2p
-        paper: EnCodec BA | {PUBLISHED} | 2p
-        paper: EnCodec DA | {PUBLISHED} | 2p
-        paper: denoiser BA | {PUBLISHED} | 2p
-        paper: denoiser DA | {PUBLISHED} | 2p
-        paper: PESQ | {PUBLISHED} | 2p""",
+        paper: transpl.; EnCodec BA; EnCodec DA | {PUBLISHED} | 2p
+        paper: denoiser BA; denoiser DA; PESQ | {PUBLISHED} | 2p""",
         rows,
         "Our codec is Lyra 6 kbps where EnCodec was not run.",
     )
@@ -83,21 +63,17 @@ def payload_length(e: Evidence) -> Table | None:
     """Return what longer payloads cost."""
     rows = []
     for method in e.study("bits/"):
-        bits, rho = e.bits(method), e.rho(method)
-        told = [e.rows(method, attack) for attack in ("clean", "denoiser", codec(e, method))]
-        cells = [accuracy(of).value for of in told]
-        cells += [attributed(told[0], e.usual(method), rho).value, *quality(e, method, "pesq")]
-        beta = power(bound(bits, rho)) if bits else "–"
+        bits, attacks = e.bits(method), ("clean", "denoiser", codec(e, method))
+        cells = [e.of(method, attack).accuracy().value for attack in attacks]
+        cells += [e.of(method, "clean").verified().value, *quality(e, method, "pesq")]
+        beta = power(bound(bits, e.rho(method))) if bits else EMPTY
         theirs = paper.PAYLOAD_LENGTH.get(bits or 0)
         rows.append((str(bits or method.partition("/")[2]), *cells, beta, theirs))
     return grid(
-        "payload-length",
-        "Payload length",
         "Bit accuracy by the number of bits, on one shorter schedule.",
         f"""
         Bits | length of the payload
-        BA: clean | bit accuracy | 3
-        BA: denoiser | bit accuracy | 3
+        BA: clean; denoiser | bit accuracy | 3
         BA: codec 6 kbps | bit accuracy; Lyra where EnCodec was not run | 3
         V_A clean | share of clean marked clips that verify | 3
         PESQ | of the marked clips | 2
@@ -125,8 +101,6 @@ def operating_point(e: Evidence) -> Table | None:
     )
     loud, quiet = paper.OPERATING_POINT
     return grid(
-        "operating-point",
-        "Operating point",
         "Quality against robustness over perceptual budgets, on one shorter schedule; the shipped "
         "model stands below.",
         f"""
@@ -145,34 +119,25 @@ def glance(e: Evidence) -> Table | None:
     method = next((m for m in e.marked_methods if e.rows(m, "clean")), None)
     if method is None:
         return None
-    cut, rho = e.usual(method), e.rho(method)
-    hit = {a: e.rows(method, a) for a in suite(e, [method]) if e.rows(method, a)}
-    worst: dict[str, tuple[Any, Any]] = {  # how ours is found, and the paper's
-        "Lowest DA": (
-            lambda of: reached(of, cut),
-            {a: r["keybound"][0] for a, r in paper.ROBUSTNESS.items()},
-        ),
-        "Lowest BA": (accuracy, {a: r["keybound"][1] for a, r in paper.ROBUSTNESS.items()}),
-        "Lowest V_A": (
-            lambda of: attributed(of, cut, rho),
-            {a: r["keybound"][0] for a, r in paper.ATTRIBUTION.items()},
-        ),
-        "Highest FPR": (
-            lambda of: reached(of, cut, "unmarked"),
-            {a: r[1] for a, r in paper.FALSE_POSITIVES.items()},
-        ),
+    hit = {a: e.of(method, a) for a in columns.suite(e, [method]) if e.rows(method, a)}
+    published_ones: dict[str, dict[str, float]] = {
+        "DA": {a: of["keybound"][0] for a, of in paper.ROBUSTNESS.items()},
+        "BA": {a: of["keybound"][1] for a, of in paper.ROBUSTNESS.items()},
+        "V_A": {a: of["keybound"][0] for a, of in paper.ATTRIBUTION.items()},
+        "FPR": {a: of[1] for a, of in paper.FALSE_POSITIVES.items()},
     }
-    rows: list[Any] = []
-    for told, (find, theirs) in worst.items():
-        found = {a: find(of).value for a, of in hit.items()}
-        known = {a: value for a, value in found.items() if value is not None}
-        if known:
-            high = told.startswith("Highest")
+    rows: Rows = []
+    for measure, theirs in published_ones.items():
+        values = {a: columns.MEASURES[measure](of) for a, of in hit.items()}
+        found = {a: value for a, value in values.items() if value is not None}
+        if found:
+            high = measure == "FPR"
             pick = max if high else min
-            at, there = (pick(d, key=d.__getitem__) for d in (known, theirs))
-            ours = against(known[at], theirs[there], lower_is_better=high)
+            at, there = (pick(d, key=d.__getitem__) for d in (found, theirs))
+            ours = against(found[at], theirs[there], lower_is_better=high)
             where = Cell(place(theirs, there), kind="published")
-            rows.append((told, ours, place(known, at), theirs[there], where))
+            told = f"{'Highest' if high else 'Lowest'} {measure}"
+            rows.append((told, ours, place(found, at), theirs[there], where))
     named = zip(("PESQ", "STOI", "SNR, dB"), (2, 3, 1), paper.QUALITY["keybound"], strict=True)
     means = quality(e, method, "pesq", "stoi", "snr_db")
     for (told, digits, figure), value in zip(named, means, strict=True):
@@ -180,13 +145,11 @@ def glance(e: Evidence) -> Table | None:
             ours, mean = against(value, figure, digits), Cell("mean", kind="published")
             rows.append((told, ours, "mean", published(figure, digits), mean))
     rate = paper.SECURITY["keybound"][1]
-    for told, kind, theirs in (("residual", "residual", rate), ("gain field", "gain-field", None)):
+    for kind, beside in (("residual", rate), ("gain-field", None)):
         if (value := transplanted(e, method, kind)) is not None:
-            ours = against(value, theirs, lower_is_better=True)
-            rows.append((f"Transplant V_A, {told}", ours, Cell(), theirs, BLANK))
+            ours, told = against(value, beside, lower_is_better=True), kind.replace("-", " ")
+            rows.append((f"Transplant V_A, {told}", ours, Cell(), beside, BLANK))
     return grid(
-        "glance",
-        "At a glance",
         f"The worst figures of {titled(method)} over {len(hit)} attacks of the paper's table, at "
         "the shipped threshold (the paper's where none is shipped), beside the paper's worst.",
         f"""
