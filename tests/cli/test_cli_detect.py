@@ -42,6 +42,17 @@ def test_several_recordings_and_folders_have_a_line_each(run: Run, folder: Path)
 
 
 @pytest.mark.usefixtures("folder")
+def test_detect_plots_where_the_mark_is(run: Run, refused: Run) -> None:
+    for name in ("spans.svg", "spans.png"):
+        assert run("detect", "calls/may/marked.wav", "--plot", name).code == 0
+        assert Path(name).stat().st_size > 2_000
+    assert "marked in 1 span" in Path("spans.svg").read_text()
+    assert run("detect", "calls/plain.wav", "--plot", "none.svg").code == 1
+    refusal = refused("detect", "calls/may/marked.wav", "--plot", "a.x")
+    assert "does not end in the name of a picture" in refusal.err
+
+
+@pytest.mark.usefixtures("folder")
 def test_one_that_cannot_be_read_does_not_stop_the_others(run: Run) -> None:
     outcome = run("detect", "calls/notes.txt", "calls/may/marked.wav", "gone.wav", "--json")
     assert outcome.code == 2

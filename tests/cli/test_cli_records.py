@@ -66,7 +66,7 @@ def denied(outcome: Any, words: str) -> None:
     assert words in outcome.out
 
 
-def transplant(host: Path, marked: Path, other: Path, output: Path) -> None:
+def copy_attack(host: Path, marked: Path, other: Path, output: Path) -> None:
     """Lay the gains that the mark made in time and frequency on another host."""
     (clean, rate), (with_mark, _), (onto, _) = (sf.read(p) for p in (host, marked, other))
     size = min(map(len, (clean, with_mark, onto)))
@@ -171,17 +171,17 @@ def test_verify_names_the_record(run: Run) -> None:
 
 def test_a_seal_that_was_copied_is_named(run: Run, home: Path) -> None:
     run("embed", "host.wav", "marked.wav", "--party", "alice")
-    transplant(home / "host.wav", home / "marked.wav", home / "other.wav", home / "copied.wav")
-    as_key = run("verify", "copied.wav", "--key", "alice.key", "--payload", "0x5eed", "--json")
+    copy_attack(home / "host.wav", home / "marked.wav", home / "other.wav", home / "moved.wav")
+    as_key = run("verify", "moved.wav", "--key", "alice.key", "--payload", "0x5eed", "--json")
     assert as_key.json["seal"]["p"] < 1e-6  # the key alone is deceived
     assert as_key.json["grade"] == "sealed"
-    found = run("verify", "copied.wav", "--party", "alice", "--json")
+    found = run("verify", "moved.wav", "--party", "alice", "--json")
     assert found.json["seal"]["p"] < 1e-6
     assert (found.json["origin"]["match"], found.json["origin"]["record"]) == ("other", 1)
     assert "sealed by this party, but on other audio than record 1" in found.json["words"]
     assert found.json["grade"] != "sealed"
-    assert run("verify", "copied.wav", "--party", "alice", "--require", "sealed").code == 1
-    only = run("verify", "copied.wav", "--party", "alice", "--grade-only")
+    assert run("verify", "moved.wav", "--party", "alice", "--require", "sealed").code == 1
+    only = run("verify", "moved.wav", "--party", "alice", "--grade-only")
     assert only.out == f"{found.json['grade']}\n"
 
 
@@ -191,13 +191,13 @@ def test_a_record_in_a_file_serves_without_a_registry(run: Run, home: Path) -> N
     )
     run("record", "export", "1", "one.kbr")
     (home / "registry.sqlite").unlink()
-    transplant(home / "host.wav", home / "marked.wav", home / "other.wav", home / "copied.wav")
+    copy_attack(home / "host.wav", home / "marked.wav", home / "other.wav", home / "moved.wav")
     held = ("--key", "alice.key", "--record", "one.kbr", "--json")
     found = run("verify", "marked.wav", *held, "--require", "sealed")  # position, nonce, payload
     assert (found.code, found.json["origin"]["match"]) == (0, "same")
     assert found.json["origin"]["record"] is None
     assert "the audio is that of the record of 2" in found.json["words"]
-    copied = run("verify", "copied.wav", *held, "--require", "sealed")
+    copied = run("verify", "moved.wav", *held, "--require", "sealed")
     assert (copied.code, copied.json["origin"]["match"]) == (1, "other")
     refused(run("verify", "marked.wav", *held, "--payload", "3"), "another payload")
     refused(run("verify", "marked.wav", *held, "--position", "3"), "another position")
@@ -223,7 +223,7 @@ def test_the_grade_alone(run: Run) -> None:
     assert (bare.code, bare.json, bare.err) == (1, {"grade": "none"}, "")
 
 
-def test_a_payload_that_speaks_for_its_host(run: Run, home: Path, marker: Watermarker) -> None:
+def test_a_payload_that_is_a_hash_of_its_host(run: Run, home: Path, marker: Watermarker) -> None:
     own = ("--key", "alice.key", "--payload-from-host")
     made = run("embed", "host.wav", "marked.wav", *own, "--json")
     assert (made.code, made.json["grade"]) == (0, "sealed")
@@ -231,8 +231,8 @@ def test_a_payload_that_speaks_for_its_host(run: Run, home: Path, marker: Waterm
     assert (found.code, found.json["origin"]["match"]) == (0, "same")
     assert found.json["origin"]["p"] <= 0.002
     assert "its payload matches this audio" in found.json["words"]
-    transplant(home / "host.wav", home / "marked.wav", home / "other.wav", home / "copied.wav")
-    copied = run("verify", "copied.wav", *own, "--json")
+    copy_attack(home / "host.wav", home / "marked.wav", home / "other.wav", home / "moved.wav")
+    copied = run("verify", "moved.wav", *own, "--json")
     assert copied.code == 1
     assert copied.json["grade"] in ("none", "present")  # without the payload there is no seal
     # Were all of the mark to come along, it still would not speak for what it came to.

@@ -1,4 +1,4 @@
-"""The command line reads marks: verdicts for people and machines, parties, and where a mark is."""
+"""The command line verifies and detects: verdicts for people and machines, parties, spans."""
 
 import json
 import re
@@ -291,19 +291,9 @@ def test_detect_for_machines(run: Run, marked: Path, marker: Watermarker) -> Non
         "channel", "channels_tried",
     }  # fmt: skip
     assert plain["present"] is True
-    heard = recordings.read(marked)
-    found = marker.detect(heard.samples, heard.sample_rate)
+    found = marker.detect(recordings.read(marked).samples, RATE)
     assert plain["presence"] == pytest.approx(found.presence)
     whole = run("detect", marked, "--json", "--frames").json
     assert whole["frame_s"] == 0.02
     np.testing.assert_allclose(whole["frame_presence"], found.frame_presence, atol=1e-6)
     np.testing.assert_allclose(whole["frame_logits"], found.frame_logits, atol=1e-4)
-
-
-def test_detect_draws_where_the_mark_is(run: Run, refused: Run, host: Path, marked: Path) -> None:
-    for name in ("spans.svg", "spans.png"):
-        assert run("detect", marked, "--plot", name).code == 0
-        assert Path(name).stat().st_size > 2_000
-    assert "marked in 1 span" in Path("spans.svg").read_text()
-    assert run("detect", host, "--plot", "none.svg").code == 1
-    assert "does not end in the name of a picture" in refused("detect", marked, "--plot", "a.x").err

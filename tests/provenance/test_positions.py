@@ -33,7 +33,11 @@ def test_positions_belong_to_the_key(path: Path, party: Party) -> None:
         assert [one.reserve(KEY), two.reserve(KEY), one.reserve(KEY)] == [0, 1, 2]
         assert one.reserve(OTHER) == 0
         assert [two.get(name).next_position for name in ("alice", "bob")] == [3, 3]
-        assert (two.in_use(KEY), two.in_use(OTHER), two.in_use("0" * 16)) == (3, 1, 0)
+        assert (two.next_position(KEY), two.next_position(OTHER), two.next_position("0" * 16)) == (
+            3,
+            1,
+            0,
+        )
         one.remove("alice")
         one.add(party)
         assert one.get("alice").next_position == 3
@@ -54,7 +58,7 @@ def test_a_position_that_is_asked_for_is_given_once(path: Path) -> None:
             known.reserve(KEY, POSITIONS)
         assert known.reserve(KEY) == 4  # a refusal leaves nothing locked
         assert known.reserve(OTHER, 2) == 2
-        assert known.in_use(KEY) == 5
+        assert known.next_position(KEY) == 5
 
 
 def test_tasks_keep_their_positions_until_they_end(path: Path) -> None:

@@ -37,7 +37,8 @@ def test_a_cut_recording_is_found(host: Floats, cut: int, position: int) -> None
     levels = heard(sealed(host, position)[cut:])
     found = search.find(levels, KEY, CODE, SealSearch((position,)))
     assert found.holds
-    assert found.start_s == pytest.approx(cut / RATE, abs=0.0151)
+    # Of a cut just beyond 0.2 s the last start of an uncut recording holds already.
+    assert found.start_s == pytest.approx(cut / RATE, abs=0.0201)
 
 
 def test_sound_before_it_does_no_harm(host: Floats) -> None:

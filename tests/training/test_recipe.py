@@ -135,7 +135,7 @@ def test_unknown_entries_are_refused_at_every_level(tree, named):
         ({"channel": {"odds": {"noise": "often"}}}, "channel.odds.noise must be a finite number"),
         ({"channel": {"odds": {"noise": -1.0}}}, "channel.odds must be positive odds"),
         ({"channel": {"odds": {"noise": 0.0}}}, "channel.odds must be positive odds"),
-        ({"model": {"generator": "magic"}}, "unknown generator 'magic'"),
+        ({"model": {"generator": "magic"}}, "generator must be spectral or additive"),
         ({"model": {"emphasis": 1.0}}, "model.emphasis must be a list of pairs of numbers"),
         ({"model": {"emphasis": [[1.0]]}}, "model.emphasis must be a list of 2 numbers"),
         ({"model": {"emphasis": []}}, "emphasis must be pairs, each further up"),

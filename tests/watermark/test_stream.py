@@ -120,7 +120,7 @@ def test_a_stream_may_be_empty_or_short() -> None:
 
 def test_what_does_not_fit_the_stream_is_refused() -> None:
     stream = StreamEmbedder(RATE, key=KEY, payload=PAYLOAD, position=0)
-    with pytest.raises(AudioError, match="the stream has 1 channels, and 2 came"):
+    with pytest.raises(AudioError, match="the stream has 1 channels, and the block 2"):
         stream.push(np.zeros((10, 2), np.float32))
     with pytest.raises(AudioError, match="finite"):
         stream.push(np.array([np.nan]))

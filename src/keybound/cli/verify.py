@@ -50,7 +50,9 @@ if TYPE_CHECKING:
     help="Exported record to compare RECORDING with, in place of the registry.",
 )
 @click.option(
-    "--grade-only", is_flag=True, help="Print the grade alone, which gives no evidence to a forger."
+    "--grade-only",
+    is_flag=True,
+    help="Print the grade alone, without the figures that would help a forger.",
 )
 @click.option(
     "--require",

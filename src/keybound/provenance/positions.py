@@ -12,7 +12,7 @@ from keybound.errors import RegistryError
 from keybound.provenance.schema import writing
 
 
-def in_use(connection: sqlite3.Connection, key: str) -> int:
+def next_position(connection: sqlite3.Connection, key: str) -> int:
     """Return the next position of a key: those below it may be in use."""
     row = connection.execute("SELECT next FROM stream WHERE key = ?", (key,)).fetchone()
     if row is None:
@@ -34,7 +34,7 @@ def reserve_at(connection: sqlite3.Connection, key: str, position: int) -> None:
     check_position(position)
     with writing(connection):
         insert = "INSERT OR IGNORE INTO reserved (key, position) VALUES (?, ?)"
-        free = position >= in_use(connection, key)
+        free = position >= next_position(connection, key)
         if not free or connection.execute(insert, (key, position)).rowcount == 0:
             raise RegistryError(
                 f"position {position} of key {key} was given before",
@@ -66,7 +66,7 @@ def end(connection: sqlite3.Connection, key: str, position: int) -> None:
 
 def _following(connection: sqlite3.Connection, key: str, count: int) -> Iterator[int]:
     """Reserve and yield the next positions of a key, without those reserved by number."""
-    position = in_use(connection, key)
+    position = next_position(connection, key)
     query = "SELECT 1 FROM reserved WHERE key = ? AND position = ?"
     for _ in range(count):
         while connection.execute(query, (key, position)).fetchone():

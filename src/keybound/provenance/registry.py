@@ -160,10 +160,10 @@ class Registry:
             rows = self._connection.execute(f"{PARTIES} ORDER BY name").fetchall()
         return tuple(self._party(row) for row in rows)
 
-    def in_use(self, key: str) -> int:
+    def next_position(self, key: str) -> int:
         """Return the next position of a key: those below it may be in use."""
         with self._refusals():
-            return positions.in_use(self._connection, key)
+            return positions.next_position(self._connection, key)
 
     def reserve(self, key: str, position: int | None = None) -> int:
         """Reserve and return a new position of a key: the next, or the one asked for."""

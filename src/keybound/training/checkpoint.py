@@ -60,7 +60,7 @@ def fresh(recipe: Recipe, device: torch.device, init: dict[str, Tensor] | None =
 
 
 def grown(init: dict[str, Tensor], net: nn.Module) -> dict[str, Tensor]:
-    """Give a network's weights from those of one as large, or smaller, that computes the same.
+    """Return a network's weights from those of one as large, or smaller, that computes the same.
 
     It may have more blocks, which add nothing yet, wider ones, and a lean that is not heeded yet.
     """
@@ -90,7 +90,7 @@ def _adam(parameters: list[nn.Parameter], recipe: Recipe) -> torch.optim.AdamW:
 
 
 def weights(state: State, *, averaged: bool) -> dict[str, Tensor]:
-    """Give the weights of both networks by name."""
+    """Return the weights of both networks by name."""
     names = [f"embedder.{k}" for k, _ in state.embedder.named_parameters()]
     names += [f"detector.{k}" for k, _ in state.detector.named_parameters()]
     values = state.average if averaged else [p.detach() for p in state.trained]

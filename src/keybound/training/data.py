@@ -84,7 +84,7 @@ class Hosts:
         self.noise, self.spec = noise, spec
 
     def draw(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Give hosts (count, samples), and which of their frames hold or adjoin sound.
+        """Return hosts (count, samples), and which of their frames hold or adjoin sound.
 
         A pause takes no mark, so nobody should learn to see one there.
         """
@@ -110,7 +110,7 @@ class Hosts:
         return x * 10 ** (uniform(*spec.level_db) / 20), voiced
 
     def non_speech(self, count: int, generator: torch.Generator) -> Tensor:
-        """Give sounds that are not speech, of which nobody should think that they are marked.
+        """Return sounds that are not speech, of which nobody should think that they are marked.
 
         Half are recorded noise, the others silence, noise of any colour, tones with harmonics
         that glide, hum, and clicks. A third have a constant offset.
@@ -151,7 +151,7 @@ def spectrum_on(device: torch.device) -> Spectrum:
 
 
 def sealed(marked: Tensor, share: float, generator: torch.Generator) -> Tensor:
-    """Move small tiles of a share of the clips by a part of a decibel, as a seal does."""
+    """Move small tiles of a share of the clips by up to a decibel, as a seal does."""
     spectrum = spectrum_on(marked.device)
     real, imag = spectrum(to_blocks(marked, HOP, HOP))
     count, bins, frames = real.shape

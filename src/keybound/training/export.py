@@ -152,7 +152,7 @@ def reach(network: Any) -> list[int]:
 
 
 def _convert(net: nn.Module, inputs: tuple[Tensor, ...], outputs: list[str]) -> bytes:
-    """Give a network as ONNX, for audio of any whole number of blocks."""
+    """Return a network as ONNX, for audio of any whole number of blocks."""
     blocks = torch.export.Dim("blocks", min=2)
     names = ["x", "code"][: len(inputs)]
     shapes = ({1: HOP * blocks}, {2: blocks})[: len(inputs)]

@@ -13,7 +13,7 @@ BEST = 4.64  # PESQ of a copy
 
 
 def snr_db(host: Tensor, carrier: Tensor) -> Tensor:
-    """Give the signal-to-carrier ratio of each clip."""
+    """Return the signal-to-carrier ratio of each clip."""
     return 10 * torch.log10((host.square().mean(-1) + 1e-10) / (carrier.square().mean(-1) + 1e-10))
 
 
@@ -97,7 +97,7 @@ class Hearing(nn.Module):
         return Heard(stft, wave, mel, masking, *meters, snr_db(x, y - x), gain_db)
 
     def masked(self, X: Tensor, Y: Tensor, C: Tensor) -> tuple[Tensor, Tensor]:
-        """Give the mel distance and the mean excess of the carrier over the masked threshold."""
+        """Return the mel distance and the mean excess of the carrier over the masked threshold."""
         host = self.mel @ X.square()  # (batch, bands, frames)
         floor = host.amax((1, 2), keepdim=True) * 1e-6
         mel = (torch.log((self.mel @ Y.square() + floor) / (host + floor))).abs().mean()
@@ -106,7 +106,7 @@ class Hearing(nn.Module):
         return 0.5 * mel, F.relu(excess).mean()
 
     def stoi(self, X: Tensor, Y: Tensor) -> Tensor:
-        """Give STOI's measure of each clip: how envelopes of third octaves keep their shape."""
+        """Return STOI's measure of each clip: how envelopes of third octaves keep their shape."""
         x, y = (
             torch.sqrt(self.thirds @ v.square() + 1e-6).unfold(-1, self.SEGMENT, 4) for v in (X, Y)
         )  # (batch, bands, segments, SEGMENT)
@@ -118,7 +118,7 @@ class Hearing(nn.Module):
         return alike.mean((1, 2))
 
     def visqol(self, X: Tensor, Y: Tensor) -> Tensor:
-        """Give ViSQOL's measure of each clip: how patches of the spectrogram keep their shape."""
+        """Return ViSQOL's measure of each clip: how patches of the spectrogram keep their shape."""
         levels = []
         for v in (X, Y):
             levels.append(5 * torch.log10(self.coarse @ v.square() + 10**-6.5))
@@ -174,7 +174,7 @@ class Pesq(nn.Module):
             self.register_buffer(name, values, persistent=False)
 
     def forward(self, X: Tensor, Y: Tensor) -> Tensor:
-        """Judge magnitudes (batch, bins, frames) beside the host's, windows of 32 ms at 16 ms."""
+        """Return PESQ of magnitudes (batch, bins, frames): windows of 32 ms at every 16 ms."""
         P, Q = (self.bands(v) for v in (X, Y))
         total = (P * (100 * self.threshold < P)).sum(1, keepdim=True)
         P = P * self.equaliser(P, Q, (total >= self.LEVEL).float())
@@ -192,13 +192,13 @@ class Pesq(nn.Module):
         return 0.999 + 4 / (1 + torch.exp(3.8224 - 1.3669 * raw))
 
     def bands(self, magnitude: Tensor) -> Tensor:
-        """Give the power of each band in thresholds of hearing, at the level of a telephone."""
+        """Return the power of each band in thresholds of hearing, at the level of a telephone."""
         square = magnitude.square() * self.heard
         level = (square * self.speech).sum(1, keepdim=True).mean(2, keepdim=True) / (256 * 192)
         return self.POWER * self.within @ (square * (self.LEVEL / (level + 1e-12)))
 
     def equaliser(self, P: Tensor, Q: Tensor, live: Tensor) -> Tensor:
-        """Give what a band gained or lost over the whole clip, which is hardly heard."""
+        """Return what a band gained or lost over the whole clip, which is hardly heard."""
         p, q = (
             (v * (v > 100 * self.threshold) * live).mean(-1, keepdim=True)
             / (live.mean(-1, keepdim=True) + 1e-6)
@@ -207,14 +207,14 @@ class Pesq(nn.Module):
         return ((q + 1000) / (p + 1000)).clamp(0.01, 100)
 
     def follower(self, P: Tensor, Q: Tensor) -> Tensor:
-        """Give the gain that brings each frame to the loudness of the host's, slowly."""
+        """Return the gain that brings each frame to the loudness of the host's, slowly."""
         p, q = ((v * (v > self.threshold)).sum(1, keepdim=True) + 5e3 for v in (P, Q))
         gain = p / q
         slow = 0.8 * gain[..., 1:] + 0.2 * gain[..., :-1]
         return torch.cat([gain[..., :1], slow], -1).clamp(3e-4, 5)
 
     def loudness(self, P: Tensor) -> Tensor:
-        """Give Zwicker's loudness of powers."""
+        """Return Zwicker's loudness of powers."""
         above = (0.5 + 0.5 * P / self.threshold).clamp(min=1) ** self.power - 1
         return 0.1866 * (2 * self.threshold) ** self.power * above
 
@@ -271,7 +271,7 @@ class Zimtohrli(nn.Module):
 
 
 def third_octaves(bins: int) -> Tensor:
-    """Give STOI's fifteen bands from 150 Hz as sums of bins: (bands, bins)."""
+    """Return STOI's fifteen bands from 150 Hz as sums of bins: (bands, bins)."""
     hz = torch.linspace(0, RATE / 2, bins)
     centre = 150 * 2 ** (torch.arange(15) / 3)
     low, high = centre * 2 ** (-1 / 6), centre * 2 ** (1 / 6)
@@ -279,7 +279,7 @@ def third_octaves(bins: int) -> Tensor:
 
 
 def gammatones(bands: int, bins: int) -> Tensor:
-    """Give ViSQOL's bands from 50 Hz as weights of bins of a window of 1024: (bands, bins)."""
+    """Return ViSQOL's bands from 50 Hz as weights of bins of a window of 1024: (bands, bins)."""
     hz = torch.linspace(0, RATE / 2, bins)
     ear = 9.26449 * 24.7
     steps = torch.linspace(0, 1, bands + 1)[:-1]

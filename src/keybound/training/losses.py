@@ -1,4 +1,4 @@
-"""The objective: pooled payload, presence, forgery, hearing, budget. Free functions on tensors.
+"""The pieces of the objective: pooled payload, presence, excerpts, copy attacks, removal.
 
 Pooling here is the twin of what `watermark` does with the arrays of the exported networks.
 """
@@ -9,8 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from keybound.training.hearing import BEST, Heard
-from keybound.training.recipe import LossSpec
 from keybound.training.spectra import HOP, RATE
 
 FULL_SHARE = 0.5  # of a clip marked and sounding: from here on its payload counts in full
@@ -25,7 +23,7 @@ def pool(presence: Tensor, logits: Tensor) -> Tensor:
 
 
 def score(presence: Tensor) -> Tensor:
-    """Give the presence score of each clip: the mean of the per-frame sigmoid."""
+    """Return the presence score of each clip: the mean of the per-frame sigmoid."""
     return presence.sigmoid().mean(-1)
 
 
@@ -36,18 +34,11 @@ def frame_presence(presence: Tensor, target: Tensor, weight: Tensor) -> Tensor:
 
 
 def over(cost: Tensor, budget: float) -> Tensor:
-    """Give what clips cost beyond their budget: on the mean, and each beyond some slack.
+    """Return what clips cost beyond their budget: on the mean, and each beyond some slack.
 
     Clips that are hard to mark may then cost more, and easy ones less.
     """
     return F.relu(cost.mean() - budget) + F.relu(cost - SLACK * budget).mean()
-
-
-def budget(spec: LossSpec, snr_db: Tensor, target_db: float) -> Tensor:
-    """Give the SNR hinge: on the mean of the clips, and on each, further down."""
-    lowest = target_db - spec.clip_slack_db
-    each = F.relu(lowest - snr_db).mean()
-    return spec.budget * F.relu(target_db - snr_db.mean()) + spec.clip_budget * each
 
 
 class Excerpts(NamedTuple):
@@ -81,70 +72,8 @@ def excerpts(target: Tensor, weight: Tensor, strength: Tensor) -> Excerpts:
     return Excerpts(parts, counts, (marked / FULL_SHARE).clamp(max=1))
 
 
-def objective(
-    spec: LossSpec,
-    presence: Tensor,
-    logits: Tensor,
-    target: Tensor,
-    weight: Tensor,
-    code: Tensor,
-    strength: Tensor,
-    n: int,
-) -> dict[str, Tensor]:
-    """Return the payload, presence and forgery terms of groups of `n` clips.
-
-    The rows of presence and logits are marked clips, as many unmarked twins, a group of clean
-    hosts, then as many again of either kind of transplant. `strength` (clips,) is that of each
-    mark; a weak one counts less among those that presence should see.
-    """
-    clips = len(code)
-    real = 2 * clips + (len(presence) - 2 * clips) // 3
-    read = excerpts(target, weight, strength)
-    pooled = read.pooled(presence[:clips], logits[:clips])
-    code = code.repeat(len(read.parts), 1)
-    counts = read.counts * read.share
-    bits = F.binary_cross_entropy_with_logits(pooled, code, reduction="none")
-    message = (bits * counts).sum() / (counts.sum() * code.shape[1] + 1e-6)
-    both = read.counts.sqrt() * read.share  # of two clips of a pair
-    more = {"host": spec.host * hosts_part(pooled, code, both, n)} if spec.host else {}
-    zeros = torch.zeros_like(presence[clips:real])
-    seen = torch.cat([weight * strength[:, None], zeros + 1])
-    frame = frame_presence(presence[:real], torch.cat([target, zeros]), seen)
-    # Excerpts are judged by their score, so that frames with nothing in them cost little.
-    chance = presence.sigmoid()
-    found = read.of(chance[:clips]).clamp(1e-4, 1 - 1e-4)
-    whole = ((read.of(target) == 1) & (read.of(weight) > 0.6)).float()
-    whole = whole * read.counts[:, 0] * strength.repeat(len(read.parts))
-    missed = -(whole * found.log()).sum() / whole.sum().clamp(min=1)
-    alarm = -(1 - read.of(chance[clips:real]).clamp(max=1 - 1e-4)).log().mean()
-    forged = presence[real:]
-    by_frame = F.binary_cross_entropy_with_logits(forged, torch.zeros_like(forged))
-    by_clip = -(1 - score(forged).clamp(max=1 - 1e-4)).log().mean()
-    forgery = spec.forgery_frames * by_frame + spec.forgery_clips * by_clip
-    return {
-        "message": spec.message * message,
-        "presence": spec.presence * frame,
-        "clip": spec.clip_presence * (missed + alarm),
-        "forgery": spec.forgery * forgery,
-    } | more
-
-
-def perceptual(spec: LossSpec, cost: Heard) -> dict[str, Tensor]:
-    """Return the terms of what a mark costs the ear: the paper's, then what meters lack."""
-    return {
-        "stft": cost.stft,
-        "wave": cost.wave,
-        "mel": 2 * cost.mel,
-        "masking": spec.masking * cost.masking,
-        "stoi": spec.stoi * over(1 - cost.stoi, 1 - spec.stoi_goal),
-        "visqol": spec.visqol * over(1 - cost.visqol, 1 - spec.visqol_goal),
-        "pesq": spec.pesq * over(BEST - cost.pesq, BEST - spec.pesq_goal),
-        "zimtohrli": spec.zimtohrli * over(5 - cost.zimtohrli, 5 - spec.zimtohrli_goal),
-    }
-
-
 def pairs(v: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """Give the first and the second half of each group of `n` clips."""
+    """Return the first and the second half of each group of `n` clips."""
     first, second = v.unflatten(0, (-1, 2, n // 2)).unbind(1)
     return first.flatten(0, 1), second.flatten(0, 1)
 
@@ -175,7 +104,7 @@ LEAN_SHARE = 0.2  # of the gradient of `unforeseen` that the detector follows
 
 
 def unforeseen(lean: Tensor, logits: Tensor) -> Tensor:
-    """Give the share of what unmarked hosts tell the detector that the embedder did not foresee.
+    """Return the share of what unmarked hosts tell the detector that the embedder did not foresee.
 
     The detector learns a little from it too: to hear less in hosts, and what can be foreseen.
     `lean` has a frame more than the logits: frame j + 1 spans the blocks j and j + 1.
@@ -191,7 +120,7 @@ def unforeseen(lean: Tensor, logits: Tensor) -> Tensor:
 
 
 def removal(found: Tensor, host: Tensor) -> Tensor:
-    """Judge how far what the remover found is from the host it should have given back."""
+    """Return how far what the remover found is from the host it should have given back."""
     level = torch.sqrt(host.square().mean(-1, keepdim=True) + 1e-10)
     window = torch.hann_window(512, device=host.device)
     X, Y = (

@@ -81,7 +81,7 @@ def block_rows(
 
 @cache
 def compiled_rows() -> Callable[..., Tensor]:
-    """Give `block_rows` with its small operations fused, which are what a GPU spends time on."""
+    """Return `block_rows` with its small operations fused, which are what a GPU spends time on."""
     torch._dynamo.config.recompile_limit = 64  # one for each shape and padding
     return torch.compile(block_rows, dynamic=False)
 
@@ -131,7 +131,7 @@ class SpectralEmbedder(nn.Module):
         self.register_buffer("emphasis", emphasis(spec.emphasis, hz)[:, None], False)  # (bands, 1)
 
     def gains(self, features: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
-        """Give the gain of each bin in nepers, (batch, BINS, frames), and how the host leans.
+        """Return the gain of each bin in nepers, (batch, BINS, frames), and how the host leans.
 
         What a detector would read from the host alone stands in the way of some bits and helps
         others: `lean` foresees its logits, (batch, bits, frames).
@@ -149,11 +149,11 @@ class SpectralEmbedder(nn.Module):
         return self.bank.T @ bands, lean.float()
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
-        """Give the carrier of hosts (batch, samples) for codes, as `project_code` has them."""
+        """Return the carrier of hosts (batch, samples) for codes, as `project_code` has them."""
         return self.foresee(x, code)[0]
 
     def foresee(self, x: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
-        """Give the carrier, and how the host leans in each of its frames."""
+        """Return the carrier, and how the host leans in each of its frames."""
         with torch.autocast(x.device.type, enabled=False):
             real, imag = self.spectrum(to_blocks(x, HOP, HOP))
             features = self.features(real, imag)
@@ -165,7 +165,7 @@ class SpectralEmbedder(nn.Module):
 
 
 def emphasis(points: tuple[tuple[float, float], ...], hz: Tensor) -> Tensor:
-    """Give a line through (Hz, factor) at some frequencies, level beyond its ends."""
+    """Return a line through (Hz, factor) at some frequencies, level beyond its ends."""
     factor = torch.full_like(hz, points[0][1])
     for (low, below), (high, above) in pairwise(points):
         factor += (above - below) * ((hz - low) / (high - low)).clamp(0, 1)
@@ -190,7 +190,7 @@ class Heads(nn.Module):
         self.presence = nn.Conv1d(64, 1, 1)
 
     def forward(self, h: Tensor) -> tuple[Tensor, Tensor]:
-        """Give presence logits (batch, frames) and payload logits (batch, bits, frames)."""
+        """Return presence logits (batch, frames) and payload logits (batch, bits, frames)."""
         logits = self.logits(h)
         steady = F.avg_pool1d(logits, self.SPAN, 1, self.SPAN // 2).abs()
         raw = self.presence(F.silu(self.mix(torch.cat([h, steady], 1))))[:, 0].float()
@@ -220,7 +220,7 @@ class Detector(nn.Module):
         self.heads = Heads(spec.width, spec.bits)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Give presence logits (batch, frames) and payload logits (batch, bits, frames)."""
+        """Return presence logits (batch, frames) and payload logits (batch, bits, frames)."""
         with torch.autocast(x.device.type, enabled=False):
             early = self.spectrum(to_blocks(x, HOP // 2, HOP // 2))
             late = self.spectrum(to_blocks(x, 0, HOP))
@@ -244,7 +244,7 @@ class Remover(nn.Module):
         self.register_buffer("bank", mel_bank(bands, BINS), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give the audio (batch, samples) without what the remover takes for the mark."""
+        """Return the audio (batch, samples) without what the remover takes for the mark."""
         with torch.autocast(x.device.type, enabled=False):
             real, imag = self.spectrum(to_blocks(x, HOP, HOP))
             features = self.features(real, imag)

@@ -41,7 +41,7 @@ LAYOUT = [0, 2, 1]  # between (batch, channels, frames) and (batch, frames, chan
 def quantised_pair(
     models: dict[str, bytes], speech: Sequence[npt.NDArray[np.float32]], bits: int
 ) -> dict[str, bytes]:
-    """Give both networks with products of bytes, fitted to speech as they will meet it.
+    """Return both networks with products of bytes, fitted to speech as they will meet it.
 
     The embedder meets it as it is, the detector every other recording marked, every third in noise.
     """
@@ -65,7 +65,7 @@ def quantised_pair(
 
 
 def quantised(model: bytes, feeds: Sequence[Feeds]) -> bytes:
-    """Give a network with products of bytes in its blocks, if it has any; refuse one that errs.
+    """Return a network with products of bytes in its blocks, if it has any; refuse one that errs.
 
     `feeds` are what it is fitted to, and compared on.
     """
@@ -104,7 +104,7 @@ def _layer(node: Any) -> bool:
 
 
 def _in_columns(node: Any, constants: set[str]) -> bool:
-    """Say whether a node multiplies frames, which are columns, by constants."""
+    """Return whether a node multiplies frames, which are columns, by constants."""
     if node.op_type == "MatMul":
         return node.input[0] in constants
     sizes = {a.name: list(a.ints) or a.i for a in node.attribute}
@@ -112,7 +112,7 @@ def _in_columns(node: Any, constants: set[str]) -> bool:
 
 
 def _in_rows(graph: Any, node: Any) -> list[Any]:
-    """Give the nodes that do the same with frames as rows."""
+    """Return the nodes that do the same with frames as rows."""
     matrix, given = node.input[:2] if node.op_type == "MatMul" else node.input[1::-1]
     end = node.output[0]
     made: list[Any] = []
@@ -134,7 +134,7 @@ def _in_rows(graph: Any, node: Any) -> list[Any]:
 
 
 def _in_doubles(node: Any) -> list[Any]:
-    """Give the nodes that compute a logarithm whose floats are the same wherever they stand."""
+    """Return the nodes that compute a logarithm whose floats are the same wherever they stand."""
     given, end = node.input[0], node.output[0]
     return [
         helper.make_node("Cast", [given], [f"{end}.wide"], to=onnx.TensorProto.DOUBLE),
@@ -144,7 +144,7 @@ def _in_doubles(node: Any) -> list[Any]:
 
 
 def _seen(model: bytes, feeds: Iterable[Feeds]) -> dict[str, npt.NDArray[np.float32]]:
-    """Give what goes into each layer: (channels, frames)."""
+    """Return what goes into each layer: (channels, frames)."""
     probe = onnx.load_from_string(model)
     names = [node.input[0] for node in probe.graph.node if _layer(node)]
     for name in names:
@@ -158,7 +158,7 @@ def _seen(model: bytes, feeds: Iterable[Feeds]) -> dict[str, npt.NDArray[np.floa
 
 
 def _products(graph: Any, node: Any, seen: npt.NDArray[np.float32]) -> list[Any]:
-    """Give the nodes that take the place of a layer, and add their constants to the graph.
+    """Return the nodes that take the place of a layer, and add their constants to the graph.
 
     Between the layers of a block channels come last; what stands there, a SiLU, does not mind.
     """
@@ -212,12 +212,12 @@ def _constants(
 
 
 def weight_of(whole: Any, column: Any, scale: Any) -> npt.NDArray[np.float32]:
-    """Give a layer's weight from its bytes: (out, in, 1)."""
+    """Return a layer's weight from its bytes: (out, in, 1)."""
     return np.asarray(whole.T * column[:, None] / scale, np.float32)[..., None]
 
 
 def _channel_scales(seen: npt.NDArray[np.float32]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Give the step and the zero of each channel's bytes."""
+    """Return the step and the zero of each channel's bytes."""
     low = np.minimum(np.percentile(seen, 100 - EXPAND_PERCENT, 1), -1e-3)
     high = np.maximum(np.percentile(seen, EXPAND_PERCENT, 1), 1e-3)
     scale = ((high - low) / 255).astype(np.float32)
@@ -225,7 +225,7 @@ def _channel_scales(seen: npt.NDArray[np.float32]) -> tuple[npt.NDArray[Any], np
 
 
 def _common_scale(seen: npt.NDArray[np.float32]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Give the step and the zero of all bytes behind a SiLU."""
+    """Return the step and the zero of all bytes behind a SiLU."""
     high = max(float(np.percentile(seen, CONTRACT_PERCENT)), 1e-2)
     scale = np.float32((high + SILU_LEAST) / 255)
     return np.asarray(scale), np.rint(SILU_LEAST / scale)

@@ -25,6 +25,7 @@ KINDS = (  # of attack that `channel` knows
     "neural_denoise", "remover",
 )  # fmt: skip
 
+GENERATORS = ("spectral", "additive")
 MOST_BASES = 4  # of a recipe's base, one after the other
 
 
@@ -47,7 +48,7 @@ class ModelSpec:
     carrier_scale: float = 1.0  # alpha of the paper, additive only
     absolute: bool = False  # C(x) hears the host's own level, not relative to it, additive only
     presence_limit: float = 5.0  # of a presence logit, additive only; 0: none
-    lean: bool = False  # the embedder foresees what a detector reads from hosts, spectral only
+    lean: bool = False  # predict what a detector reads from hosts, spectral only
     anchor: bool = True  # False: C(x) is a learned constant (ablation)
 
 
@@ -121,7 +122,7 @@ class ChannelSpec:
 
 @dataclass(frozen=True)
 class Recipe:
-    """One model: what it is, what it hears, what it suffers, and for how long."""
+    """One model: what it is, its speech, its objective, its attacks, and for how long."""
 
     name: str
     seed: int = 1
@@ -140,7 +141,7 @@ class Recipe:
 
 
 def at(ramp: Ramp, step: float) -> float:
-    """Give the value of a ramp at a step."""
+    """Return the value of a ramp at a step."""
     start, end, first, last = ramp
     if last <= first:
         return end if step >= first else start
@@ -149,7 +150,7 @@ def at(ramp: Ramp, step: float) -> float:
 
 
 def rate(recipe: Recipe, step: int, position: float) -> float:
-    """Give the learning rate: warm-up by steps, then constant, then a cosine to a fiftieth.
+    """Return the learning rate: warm-up by steps, then constant, then a cosine to a fiftieth.
 
     `position` is the step that the schedule has reached, which may follow the clock.
     """
@@ -197,9 +198,8 @@ def _read(path: Path, depth: int = 0) -> dict[str, Any]:
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise RecipeError(
-            f"cannot read recipe {path}: {(error.strerror or str(error)).lower()}"
-        ) from error
+        why = (error.strerror or str(error)).lower()
+        raise RecipeError(f"cannot read recipe {path}: {why}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RecipeError(f"recipe {path} is not TOML: {error}") from error
     base = tree.pop("base", None)
@@ -222,12 +222,7 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 def from_tree(tree: dict[str, Any]) -> Recipe:
     """Build a recipe from plain dicts, as TOML or JSON give them."""
-    recipe = _build(Recipe, tree, "")
-    assert isinstance(recipe, Recipe)
-    if recipe.model.generator not in ("spectral", "additive"):
-        raise RecipeError(
-            f"unknown generator {recipe.model.generator!r}", hint="spectral or additive"
-        )
+    recipe: Recipe = _build(Recipe, tree, "")
     for table in ("odds", "late_odds"):
         odds = getattr(recipe.channel, table)
         if unknown := sorted(set(odds) - set(KINDS)):
@@ -236,13 +231,14 @@ def from_tree(tree: dict[str, Any]) -> Recipe:
         if odds and (min(odds.values()) < 0 or not sum(odds.values())):
             raise RecipeError(f"channel.{table} must be positive odds")
     demands = {
+        "generator must be spectral or additive": recipe.model.generator in GENERATORS,
         "bits must lie between 1 and 256": 1 <= recipe.model.bits <= 256,
         "steps must be at least 1": recipe.steps >= 1,
         "a batch must hold two clips or more, to transplant marks": (
             recipe.batch >= 1 and recipe.batch * group_count(recipe) >= 2
         ),
-        "hosts are marked twice in batches that are even": (
-            not recipe.loss.host or recipe.batch % 2 == 0
+        "batches must be even where hosts are marked twice": not (
+            recipe.loss.host and recipe.batch % 2
         ),
         "segments must have 4 frames or more": recipe.data.segment_frames >= 4,
         "emphasis must be pairs, each further up in Hz": (
@@ -261,11 +257,11 @@ def from_tree(tree: dict[str, Any]) -> Recipe:
 
 
 def to_tree(recipe: Recipe) -> dict[str, Any]:
-    """Give a recipe as plain dicts."""
+    """Return a recipe as plain dicts."""
     return dataclasses.asdict(recipe)
 
 
-def _build(kind: type, tree: dict[str, Any], where: str) -> object:
+def _build(kind: type, tree: dict[str, Any], where: str) -> Any:
     known = {f.name: f for f in dataclasses.fields(kind)}
     unknown = sorted(set(tree) - set(known))
     if unknown:
@@ -282,7 +278,7 @@ PLAIN = {float: "a finite number", int: "a whole number", bool: "true or false",
 
 
 def _fit(value: Any, wanted: Any, name: str) -> Any:
-    """Give a value as the type that its entry has, or refuse it."""
+    """Return a value as the type that its entry has, or refuse it."""
     origin, inner = get_origin(wanted), get_args(wanted)
     if wanted in PLAIN:
         wish = PLAIN[wanted]

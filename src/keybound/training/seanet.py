@@ -37,7 +37,7 @@ class Residual(nn.Module):
 
 
 def begun(network: nn.Sequential) -> nn.Sequential:
-    """Give every layer weights that keep the level of what goes through it.
+    """Set the weights of every layer so that they keep the level of what goes through it.
 
     Those of torch shrink it by half and more in each layer, and after twelve of them nothing of a
     code is left to begin learning from.
@@ -152,7 +152,7 @@ class WaveRemover(nn.Module):
         nn.init.zeros_(cast(Tensor, self.last.bias))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give the audio (batch, samples) without what the remover takes for the mark."""
+        """Return the audio (batch, samples) without what the remover takes for the mark."""
         level = torch.sqrt(x.detach().square().mean(-1, keepdim=True) + 1e-8)
         h, skips = self.first((x / level)[:, None]), []
         for unit, shrink in zip(self.units, self.down, strict=False):

@@ -20,7 +20,7 @@ POWER_FLOOR = 1e-3  # of a scaled mel band: about 30 dB under one step of 16-bit
 
 
 def mel_bank(bands: int, bins: int, rate: int = RATE) -> Tensor:
-    """Give triangular mel filters of unit sum per bin: (bands, bins).
+    """Return triangular mel filters of unit sum per bin: (bands, bins).
 
     The outer filters are flat to the edges, so gains spread by the transpose reach every bin.
     """
@@ -57,7 +57,7 @@ class Spectrum(nn.Module):
         self.register_buffer("weight", weight, persistent=False)
 
     def forward(self, blocks: Tensor) -> tuple[Tensor, Tensor]:
-        """Give real and imaginary parts (batch, BINS, frames) of blocks (batch, HOP, frames + 1).
+        """Return real and imaginary parts (batch, BINS, frames) of blocks (batch, HOP, frames + 1).
 
         Sample HOP - n before the middle pairs with sample HOP + n after it; the window is zero
         on the first sample of a frame, which has no partner.
@@ -81,7 +81,7 @@ def to_blocks(x: Tensor, left: int, right: int) -> Tensor:
 
 
 def code_signs(code: Tensor, frames: int) -> Tensor:
-    """Give a code of 0 and 1 as signs: (batch, bits, frames or 1).
+    """Return a code of 0 and 1 as signs: (batch, bits, frames or 1).
 
     It is (batch, bits) for a whole clip, or (batch, bits, blocks) with a code for each block; a
     frame has the code of the block in which its window's second half lies, or of the last one.
@@ -111,11 +111,11 @@ class LogMel(nn.Module):
         self.register_buffer("level_kernel", torch.full((1, 1, span), 1 / span), persistent=False)
 
     def forward(self, real: Tensor, imag: Tensor) -> Tensor:
-        """Give features relative to the local level, in nepers of amplitude."""
+        """Return features relative to the local level, in nepers of amplitude."""
         return relative(*self.levels(real, imag))
 
     def levels(self, real: Tensor, imag: Tensor) -> tuple[Tensor, Tensor]:
-        """Give the power of each band (batch, MELS, frames) and the local level (batch, 1, frames).
+        """Return the power of bands (batch, MELS, frames) and the local level (batch, 1, frames).
 
         The level is the mean over bands and over the frames that the features look at.
         """
@@ -128,5 +128,5 @@ class LogMel(nn.Module):
 
 
 def relative(mel: Tensor, level: Tensor) -> Tensor:
-    """Give powers relative to a level in nepers of amplitude."""
+    """Return powers relative to a level in nepers of amplitude."""
     return 0.5 * (mel.log() - level.log())

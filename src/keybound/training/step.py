@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from keybound.errors import RecipeError
-from keybound.training import channel, codecs, losses, neural, twins
+from keybound.training import channel, codecs, losses, neural, objective, twins
 from keybound.training.checkpoint import State
 from keybound.training.data import Hosts, Stream, read_folder, sealed, splice
 from keybound.training.graphs import Half, graphed
@@ -183,20 +183,16 @@ def train_step(
     spare = channel.finish(torch.cat([clean, *forged]), tools)  # shifted as marked clips are
     presence, logits = loop.detect(torch.cat([*heard, spare]))
 
-    spec = recipe.loss
-    terms = losses.objective(spec, presence, logits, target, weight, code, strength, n)
+    paired = bool(recipe.loss.host)
+    answers = presence, logits, target, weight, code, strength
+    terms = objective.of_answers(*answers, n, paired=paired)
     if lean is not None:
-        terms["lean"] = spec.lean * losses.unforeseen(lean, logits[len(x) : 2 * len(x)])
-    terms["forgery"] = terms["forgery"] * at(spec.forgery_ramp, position)
+        terms["lean"] = losses.unforeseen(lean, logits[len(x) : 2 * len(x)])
     # Half the clips say what the mark costs the ear at full strength: it varies less than what
     # attacks do.
     cost = Heard(*loop.hearing(x[::2], x[::2] + carrier[::2]))
-    perceptual = torch.stack(list(losses.perceptual(spec, cost).values())).sum()
-    terms["hearing"] = spec.perceptual * at(spec.perceptual_ramp, position) * perceptual
-    terms["budget"] = losses.budget(spec, cost.snr_db, at(spec.snr_db, position))
-    if recipe.model.generator == "spectral":
-        terms["gain"] = spec.gain_budget * losses.over(cost.gain_db, at(spec.gain_db, position))
-    norm = update(loop, sum(terms.values(), torch.zeros((), device=x.device)), position)
+    terms |= objective.of_cost(recipe.loss, cost, position)
+    norm = update(loop, objective.total(terms, objective.weights(recipe, position)), position)
     every = recipe.channel.remover_updates
     if every and step % every == 0 and position > recipe.channel.remover_from / 2:
         terms["remover"] = update_remover(loop, marked[:n].detach(), x[:n])

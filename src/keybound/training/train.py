@@ -86,7 +86,7 @@ def keep(state: State, request: codecs.Request | None) -> None:
 
 
 def report(loop: Loop, sums: dict[str, list[Tensor]], state: State) -> dict[str, Any]:
-    """Give the means since the last report, and start new ones."""
+    """Return the means since the last report, and start new ones."""
     line: dict[str, Any] = {"step": state.step, "seconds": round(state.seconds, 1)}
     for name, values in sums.items():
         stacked = torch.stack(values)
@@ -101,8 +101,8 @@ def report(loop: Loop, sums: dict[str, list[Tensor]], state: State) -> dict[str,
 
 
 def describe(line: dict[str, Any]) -> str:
-    """Say a report in one short line."""
-    shown = ("message", "presence", "clip", "forgery", "hearing", "snr_db", "stoi")
+    """Return a report as one short line."""
+    shown = ("message", "presence", "clip_presence", "forgery", "snr_db", "stoi")
     parts = [f"{k} {line[k]:.3f}" for k in shown if line[k] is not None]
     return f"step {line['step']} " + " ".join(parts)
 

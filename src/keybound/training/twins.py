@@ -140,7 +140,7 @@ def band_filter(y: Tensor, tools: Tools) -> Tensor:
 
 
 def biquad(hz: Tensor, edge_hz: Tensor, high: Tensor) -> Tensor:
-    """Give the response of the cookbook's second-order low-pass, or high-pass, at Q 0.7071."""
+    """Return the response of the cookbook's second-order low-pass, or high-pass, at Q 0.7071."""
     turn = 2 * math.pi / RATE
     back = torch.polar(torch.ones_like(hz), -turn * hz)  # one sample later
     cosine = torch.cos(turn * edge_hz)
