@@ -70,7 +70,7 @@ def negative_rows(method: Method, attacks: tuple[str, ...] = (), **options: obje
 def test_keys_read_with_the_right_one_alone(clips):
     rows = rows_of(additive(), clips, "keys")
     assert [row["right"] for row in rows] == [0] * len(clips)
-    assert all(len(row["wrong"]) == 10 for row in rows)
+    assert all(len(row["wrong"]) == security.WRONG_KEYS for row in rows)
     assert 6 < np.mean([row["wrong"] for row in rows]) < 10
     masks = [mask_of(secret_of(0, i, BITS).key).bit_count() for i in range(len(clips))]
     assert [row["zero"] for row in rows] == masks  # a zero mask leaves the mask's ones wrong

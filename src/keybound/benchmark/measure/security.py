@@ -19,7 +19,7 @@ from keybound.benchmark.measure.rows import Row
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError
 
-WRONG_KEYS = 10
+WRONG_KEYS = 334  # of each clip: 100,200 tries over 300 clips
 COPIES = (2, 5)
 
 
