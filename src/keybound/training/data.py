@@ -16,19 +16,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from keybound.audio.formats import SNDFILE_SUFFIXES
 from keybound.errors import RecipeError
 from keybound.training.recipe import DataSpec
 from keybound.training.spectra import HOP, RATE, Spectrum, to_blocks
 
-ENDINGS = (".flac", ".wav", ".ogg")
 PAUSE_DB = -30.0  # a fifth of a second this far under its recording is a pause
 
 
 def read_folder(folder: Path, *, level: bool) -> list[np.ndarray]:
     """Read all recordings under a folder as 16 kHz mono, each brought to unit rms if asked."""
-    paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in ENDINGS)
+    paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in SNDFILE_SUFFIXES)
     if not paths:
-        raise RecipeError(f"no recordings under {folder}", hint="FLAC, WAV or OGG files are read")
+        raise RecipeError(
+            f"no recordings under {folder}", hint=f"files ending in {', '.join(SNDFILE_SUFFIXES)}"
+        )
 
     def one(path: Path) -> np.ndarray:
         samples, rate = soundfile.read(path, dtype="float32", always_2d=True)

@@ -24,7 +24,6 @@ KINDS = (  # of attack that `channel` knows
     "jitter", "denoise", "noise_denoise", "compress", "drop", "neural", "neural_noise",
     "neural_denoise", "remover",
 )  # fmt: skip
-
 GENERATORS = ("spectral", "additive")
 MOST_BASES = 4  # of a recipe's base, one after the other
 

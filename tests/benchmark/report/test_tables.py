@@ -13,6 +13,7 @@ from keybound.benchmark.report.layout import Cell, Table
 from keybound.benchmark.report.summaries import CLEAN, SHIPPED, gather
 from keybound.benchmark.report.tables import TABLES, check_tables, make_tables, render, write_tables
 from keybound.crypto import codes
+from keybound.model.networks import shipped
 
 TEX = Path(__file__).resolve().parents[4] / "shared" / "paper" / "keybound.tex"
 Row = made_rows.Row
@@ -315,3 +316,12 @@ def test_published_figures_are_the_papers() -> None:
         cells = [part.split("&")[1:] for part in body.split("\\midrule", 1)[1].split("\\\\")]
         found = [[float(c) for c in cell] for cell in cells if cell and "cmidrule" not in cell[0]]
         assert found == published, label
+
+
+def test_rows_of_other_weights_than_the_shipped_are_labelled() -> None:
+    ours = shipped().card.sha256["detector.onnx"][:12]
+    for version, said in ((f"{ours}+seal", "shipped"), ("0430f6bd809a", "not the shipped ones")):
+        rows = [clip("clean", n, 0.9, 0.1, 0) | {"version": version} for n in range(3)]
+        cells = line(named(rows, "weights"), "KeyBound")
+        assert (cells["Version"].text, cells["Weights"].text) == (version, said)
+        assert cells["Rows"].text == "3"

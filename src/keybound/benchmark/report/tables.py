@@ -58,6 +58,7 @@ TABLES: dict[str, tuple[str, Callable[[Evidence], Table | None]]] = {
     "Operating point": ("operating-point", studies.operating_point),
     "Attack configuration": ("configuration", channels.configuration),
     "Speed": ("speed", quality.speed),
+    "Weights measured": ("weights", quality.weights),
     "Not run": ("not-run", quality.missing),
 }
 PREAMBLE = """% Made from the rows by `keybound bench tables`: do not edit.

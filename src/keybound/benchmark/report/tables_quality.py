@@ -1,13 +1,15 @@
-"""Tables of what a mark costs and how sure the figures are: quality, speed, intervals, not run."""
+"""Tables of quality, speed, intervals, what was not run, and which weights were measured."""
 
 from typing import Any
 
+from keybound.benchmark.measure.rows import Row
 from keybound.benchmark.measure.samples import Mean, Rate, Sample
 from keybound.benchmark.report import columns, layout, paper
 from keybound.benchmark.report.grid import Rows, grid
 from keybound.benchmark.report.labels import PUBLISHED, counted, label, titled
 from keybound.benchmark.report.layout import BLANK, EMPTY, Cell, Table, between, published
 from keybound.benchmark.report.summaries import SECOND, Evidence, total_left_out
+from keybound.model.networks import shipped
 
 LABELS = {
     "pesq": "PESQ",
@@ -194,4 +196,31 @@ def missing(e: Evidence) -> Table | None:
             (titled(method), ", ".join(sorted(whats)), reason)
             for (method, reason), whats in sorted(reasons.items())
         ],
+    )
+
+
+def weights(e: Evidence) -> Table | None:
+    """Return which weights the rows of each method are of, and whether those are shipped."""
+    by_method: dict[str, list[Row]] = {}
+    for (method, _, _), clips in e.clips.items():
+        by_method.setdefault(method, []).extend(clips)
+    for (_, method), suite in e.suites.items():
+        by_method.setdefault(method, []).extend(suite)
+    ours = shipped().card.sha256["detector.onnx"][:12]
+    lines: Rows = []
+    for method in (*e.methods, *sorted(set(by_method) - set(e.methods))):
+        own = by_method.get(method, [])
+        for version in sorted({str(row["version"]) for row in own if row.get("version")}):
+            said = "shipped" if version.partition("+")[0] == ours else "not the shipped ones"
+            told = said if method.startswith("keybound") else ""
+            lines.append((titled(method), version, told, len(own)))
+    return grid(
+        "The version of each method in all tables: of KeyBound and of other weights of its design "
+        "the first digits of the hash of the detector, of a peer that of its package.",
+        """
+        Method | what was measured
+        Version | of the weights or the package | words
+        Weights | of KeyBound: whether they are those in the package | words
+        Rows | measured with it""",
+        lines,
     )
