@@ -49,8 +49,9 @@ def collusion(e: Evidence) -> Table | None:
         return (str(copies), COMBINATIONS[kind], len(of), *cells, others.value, *seals)
 
     def lines(method: str) -> Rows:
-        parts = e.suite("collusion", method).by("copies", "attack")
-        return [line(copies, kind, of) for (copies, kind), of in parts]
+        parts = dict(e.suite("collusion", method).by("copies", "attack"))
+        order = sorted(parts, key=lambda part: (part[0], [*COMBINATIONS].index(part[1])))
+        return [line(copies, kind, parts[copies, kind]) for copies, kind in order]
 
     betas = {bound(bits, e.rho(m)) for m in methods if (bits := e.bits(m))}
     return grid(
