@@ -82,7 +82,7 @@ def test_quality_is_near_what_pesq_measures(speech):
         assert found.tolist() == pytest.approx([pesq(16000, *c, "wb") for c in clips], abs=0.4)
 
 
-def test_zimtohrli_is_near_what_it_measures(speech):
+def test_zimtohrli_of_gains_is_near_what_it_measures(speech):
     judge = pytest.importorskip("zimtohrli").mos_from_signals
     window, generator = torch.hann_window(512), torch.Generator().manual_seed(0)
     spectrum = torch.stft(speech, 512, 128, window=window, return_complex=True)
