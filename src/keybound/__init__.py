@@ -6,8 +6,8 @@ the key can read whose it is.
 Each name is loaded when it is first used. `__init__.pyi` gives their types.
 """
 
-from importlib import import_module
-from typing import Any
+from importlib import import_module as _load
+from typing import Any as _Any
 
 __version__ = "0.2.0"
 
@@ -24,19 +24,20 @@ _NAMES = {
     "types": "Analysis Detection Mark Span",
     "watermark.functions": "detect embed embed_with_position verify",
     "watermark.grader": "Grader",
-    "watermark.stream": "EmbedOptions StreamDetector StreamEmbedder",
+    "watermark.options": "EmbedOptions Marked",
+    "watermark.stream": "StreamDetector StreamEmbedder",
     "watermark.verdict": "Verdict",
-    "watermark.watermarker": "Marked MarkWarning Watermarker",
+    "watermark.watermarker": "MarkWarning Watermarker",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 __all__ = sorted(_HOMES)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    value = globals()[name] = getattr(_load(f"{__name__}.{_HOMES[name]}"), name)
     return value
 
 

@@ -20,9 +20,10 @@ from keybound.seal.search import Sealed, SealSearch
 from keybound.types import Analysis, Detection, Mark, Span
 from keybound.watermark.functions import detect, embed, embed_with_position, verify
 from keybound.watermark.grader import Grader
-from keybound.watermark.stream import EmbedOptions, StreamDetector, StreamEmbedder
+from keybound.watermark.options import EmbedOptions, Marked
+from keybound.watermark.stream import StreamDetector, StreamEmbedder
 from keybound.watermark.verdict import Verdict
-from keybound.watermark.watermarker import Marked, MarkWarning, Watermarker
+from keybound.watermark.watermarker import MarkWarning, Watermarker
 
 __version__: str
 
