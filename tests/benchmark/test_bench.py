@@ -171,7 +171,7 @@ def test_the_tables_in_results_are_what_the_rows_give(tmp_path):
 
 
 def test_bench_remove_trains_and_measures_removers(tmp_path, keybound, monkeypatch):
-    removers = pytest.importorskip("keybound.benchmark.measure.removers")
+    removers = pytest.importorskip("keybound.attacks.removers")
     pytest.importorskip("torch", reason="torch is not installed")
     monkeypatch.setattr(removers, "KINDS", {"gains": removers.KINDS["gains"]})
     monkeypatch.setattr(removers, "WIDTH", 8)

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import soundfile as sf
 
+from keybound.audio.folders import named_clips
 from keybound.benchmark.measure import negatives, run, security
 from keybound.benchmark.measure.methods import Method, Reading, keybound
 from keybound.benchmark.measure.plan import FIRST, Case, Plan, partner
-from keybound.benchmark.measure.protocol import Secret, named_clips, secret_of
+from keybound.benchmark.measure.protocol import Secret, secret_of
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError
 

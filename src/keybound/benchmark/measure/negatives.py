@@ -13,8 +13,9 @@ import scipy.signal
 
 from keybound.attacks import attack, available
 from keybound.attacks.music import compose
+from keybound.audio.folders import files_in, read_mono
 from keybound.benchmark.measure.plan import Case, Plan
-from keybound.benchmark.measure.protocol import Clip, files_in, read_mono, rng_of
+from keybound.benchmark.measure.protocol import Clip, rng_of
 from keybound.benchmark.measure.rows import Row
 
 PIECE_S = 8.0  # of a made sound: long enough for a melody, short enough for many

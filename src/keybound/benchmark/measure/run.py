@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from keybound.attacks import available
+from keybound.audio.folders import cut, named_clips, speakers
 from keybound.benchmark.measure import (
     adversaries,
     lengths,
@@ -36,7 +37,7 @@ from keybound.benchmark.measure.plan import (
     Suite,
     each_attack,
 )
-from keybound.benchmark.measure.protocol import Clip, cut, named_clips, speakers
+from keybound.benchmark.measure.protocol import Clip
 from keybound.benchmark.measure.rows import Row, add, add_missing, identity, read_rows, rounded
 
 ATTACKS = "attacks"  # the suite whose rows bear no name of a suite
