@@ -243,9 +243,9 @@ def bench_false_alarms(speech: Path, seconds: tuple[float, ...], **how: Any) -> 
 
     --speech must not have been used for calibration.
     """
-    from keybound.benchmark.measure import tail
+    from keybound.benchmark.measure import false_alarms as measured
 
-    _print(tail, "false-alarms", (speech,), files_s=seconds or tail.FILES_S, **how)
+    _print(measured, "false-alarms", (speech,), files_s=seconds or measured.FILES_S, **how)
 
 
 @bench.command("calibrate")

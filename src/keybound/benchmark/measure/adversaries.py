@@ -12,7 +12,8 @@ import numpy as np
 
 from keybound.attacks.copying import Signs, nearest
 from keybound.attacks.gradient import descend
-from keybound.benchmark.measure import metrics, seals
+from keybound.audio import metrics
+from keybound.benchmark.measure import seals
 from keybound.benchmark.measure.plan import Case, Plan, Suite
 from keybound.benchmark.measure.protocol import Clip, Secret
 from keybound.benchmark.measure.rows import Row

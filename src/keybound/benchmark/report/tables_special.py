@@ -8,24 +8,11 @@ import numpy as np
 
 from keybound.benchmark.measure.samples import Sample
 from keybound.benchmark.measure.seals import P_LEVELS
-from keybound.benchmark.report import paper, tables_attacks
+from keybound.benchmark.report import layout, paper, tables_attacks
 from keybound.benchmark.report.descriptions import METERS, Description
 from keybound.benchmark.report.grid import Rows, grid, stacked
 from keybound.benchmark.report.labels import label, thresholds, titled
-from keybound.benchmark.report.layout import (
-    BLANK,
-    EMPTY,
-    STANDS_IN,
-    Cell,
-    Table,
-    against,
-    between,
-    figure,
-    not_run,
-    number,
-    power,
-    published,
-)
+from keybound.benchmark.report.layout import BLANK, EMPTY, Cell, Table, between, power
 from keybound.benchmark.report.summaries import CLEAN, SHIPPED, Evidence, natural
 from keybound.benchmark.report.values import Line, estimate, value
 from keybound.crypto.codes import bound
@@ -51,13 +38,13 @@ def glance(e: Evidence, d: Description) -> Table | None:
         ours = e.of(method, "quality").mean(key).value
         if ours is not None:
             theirs = paper.TABLES["quality"]["keybound"][METERS[key]]
-            cells = (against(ours, theirs, digits), "mean", published(theirs, digits))
+            cells = (layout.against(ours, theirs, digits), "mean", layout.published(theirs, digits))
             rows.append((name, *cells, Cell("mean", kind="published")))
     rate = paper.TABLES["security"]["keybound"]["V_A"]
     for kind, beside in zip(TRANSPLANTS, (rate, None), strict=True):
         ours = e.suite("transplant", method).where(attack=kind).verified().value
         if ours is not None:
-            told, cell = kind.replace("-", " "), against(ours, beside, lower_is_better=True)
+            told, cell = kind.replace("-", " "), layout.against(ours, beside, lower_is_better=True)
             rows.append((f"Transplant V_A, {told}", cell, Cell(), beside, BLANK))
     return grid(d, rows, {"method": titled(method), "attacks": str(len(hit))})
 
@@ -66,7 +53,7 @@ def _worst(measure: str, found: dict[str, float], theirs: dict[str, float]) -> t
     """Return a line: the worst figure of ours and of the paper's, and where they are."""
     high = measure == "FPR"
     at, there = ((max if high else min)(d, key=d.__getitem__) for d in (found, theirs))
-    ours = against(found[at], theirs[there], lower_is_better=high)
+    ours = layout.against(found[at], theirs[there], lower_is_better=high)
     where = Cell(_place(theirs, there), kind="published")
     told = f"{'Highest' if high else 'Lowest'} {measure}"
     return told, ours, _place(found, at), theirs[there], where
@@ -98,8 +85,8 @@ def wrong_key(e: Evidence, d: Description) -> Table | None:
     def line(method: str, reader: str) -> tuple[Any, ...]:
         keys, wrong = e.suite("keys", method), reader == "wrong"
         mean, rate = keys.accuracy(reader), tries(keys, reader).verified()
-        right = EMPTY if mean.value is None else number(mean.value)
-        right += f" ± {number(float(np.std(mean.values)))}" if wrong and mean.values else ""
+        right = EMPTY if mean.value is None else layout.number(mean.value)
+        right += f" ± {layout.number(float(np.std(mean.values)))}" if wrong and mean.values else ""
         bits = e.bits(method) or keys.rows[0]["bits"]
         beta = power(bound(bits, keys.rho)) if wrong else EMPTY
         theirs = paper.TABLES["wrong-key"][reader]["BA"] if method == "keybound" else EMPTY
@@ -126,7 +113,7 @@ def tolerance(e: Evidence, d: Description) -> Table | None:
     if bits:
         rows.append(("β, the bound on a wrong key", *(power(bound(bits, rho)) for rho in rhos)))
     if wrong := tries(e.suite("keys", method), "wrong"):
-        rates = (figure(rate, 4) for rate in by_rho(wrong))
+        rates = (layout.figure(rate, 4) for rate in by_rho(wrong))
         rows.append(("V_A of wrong keys, measured", *rates))
     for kind in TRANSPLANTS:
         if moved := e.suite("transplant", method).where(attack=kind):
@@ -173,7 +160,7 @@ def _scored(of: Sample) -> tuple[Any, ...]:
     windows = replace(of, rows=[{"marked": s} for row in of.rows for s in row["scores"]])
     reason = next((str(row["not_run"]) for row in of.rows if "not_run" in row), None)
     if not windows and reason:
-        return (not_run(reason, 7),)
+        return (layout.not_run(reason, 7),)
     hours = sum(len(row["scores"]) * row["seconds"] for row in of.rows) / 3600
     rates = [windows.reached(which) for which in (SHIPPED, CLEAN)]
     found = [cell for rate in rates for cell in (rate.value, between(rate.interval, 4))]
@@ -221,11 +208,11 @@ def intervals(e: Evidence, d: Description) -> Table | None:
     rows: Rows = []
     for measure, method, what, figure_told, low, high in paper.INTERVALS:
         stands_in = what == "encodec-6" and not e.rows(method, what) and e.rows(method, "lyra-6")
-        ours, mark = ("lyra-6", STANDS_IN) if stands_in else (what, "")
+        ours, mark = ("lyra-6", layout.STANDS_IN) if stands_in else (what, "")
         told = d.names["measure"][measure].format(what=ours)
         found = estimate(e, Line(method, Sample([])), told)
         theirs = Cell(between((low, high)), mark=mark, kind="published")
         cells = (found.value, between(found.interval), str(found.trials or EMPTY))
         named = f"{titled(method)}: {measure}, {label(ours)}"
-        rows.append((named, *cells, published(figure_told, mark=mark), theirs))
+        rows.append((named, *cells, layout.published(figure_told, mark=mark), theirs))
     return grid(d, rows if any(row[1] is not None for row in rows) else [])
