@@ -284,11 +284,7 @@ def _list(items: "Sequence[Item]", planned: "Plan", as_json: bool) -> None:
         missing += not there
         if name in remaining:
             row = {"path": item.path, "output": item.output, "exists": there}
-            words = [
-                item.path,
-                *([item.output] if item.output else []),
-                *([] if there else ["(missing)"]),
-            ]
+            words = filter(None, [item.path, item.output, "" if there else "(missing)"])
             click.echo(json.dumps(row) if as_json else "\t".join(words))
     say(f"{len(items)} files: {len(remaining)} to do, {missing} missing; nothing was done")
 
