@@ -236,12 +236,7 @@ def _job(
 
 
 def _run(
-    job: "Job",
-    planned: "Plan",
-    book: "Journal",
-    asked: Asked,
-    known: "Registry | None",
-    stop: Stop,
+    job: "Job", planned: "Plan", book: "Journal", asked: Asked, known: "Registry | None", stop: Stop
 ) -> None:
     """Do the tasks that remain, with a progress bar."""
     from keybound.batch import corpus, executors
