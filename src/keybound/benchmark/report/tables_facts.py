@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from keybound.attacks import attack as find
+from keybound.benchmark.measure.methods import weights_of
 from keybound.benchmark.measure.rows import Row
 from keybound.benchmark.report import paper
 from keybound.benchmark.report.descriptions import Description
@@ -83,7 +84,7 @@ def weights(e: Evidence, d: Description) -> Table | None:
         by_method.setdefault(method, []).extend(clips)
     for (_, method), suite in e.suites.items():
         by_method.setdefault(method, []).extend(suite)
-    ours = shipped().card.sha256["detector.onnx"][:12]
+    ours = weights_of(shipped().card)
     lines: Rows = []
     for method in (*e.methods, *sorted(set(by_method) - set(e.methods))):
         own = by_method.get(method, [])
