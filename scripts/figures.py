@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from keybound.benchmark.measure.methods import weights_of
 from keybound.benchmark.measure.rows import Row, read_rows
 from keybound.model.networks import read_card
 
@@ -73,7 +72,7 @@ def weights(rows: list[Row]) -> dict[str, str]:
     facts = (row for row in rows if row.get("suite") == "method")
     found = {fact["method"]: str(fact["version"]).partition("+")[0] for fact in facts}
     for method, folder in KEPT.items():
-        same = weights_of(read_card(ROOT / folder)) == found[method]
+        same = read_card(ROOT / folder).weights == found[method]
         found[method] += f", in `{folder}`" if same else f", earlier than those in `{folder}`"
     return found
 

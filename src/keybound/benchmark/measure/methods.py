@@ -14,11 +14,10 @@ import numpy.typing as npt
 
 from keybound.benchmark.measure.protocol import Clip, Secret
 from keybound.crypto.keys import Key
-from keybound.model.networks import Card
 from keybound.seal.pattern import VERSION
 from keybound.watermark.watermarker import Watermarker
 
-STUDIES = ("ablation/", "bits/", "budget/")  # methods that only the tables of the studies show
+STUDIES = ("paper/", "ablation/", "bits/", "budget/")  # methods of the tables of studies alone
 
 EXCERPT_S = 1.0  # the paper's unit: the mark at its full strength, however long the clip
 
@@ -60,11 +59,6 @@ def plain(reading: Reading, key: Key | None) -> int:  # noqa: ARG001
     return int("".join("1" if logit > 0 else "0" for logit in reading.logits), 2)
 
 
-def weights_of(card: Card) -> str:
-    """Return the beginnings of the hashes of detector and embedder, which name a pair of them."""
-    return f"{card.sha256['detector.onnx'][:8]}-{card.sha256['embedder.onnx'][:8]}"
-
-
 def keybound(
     folder: Path | None = None, name: str = "keybound", *, seal: bool = True, rolling: bool = False
 ) -> Method:
@@ -97,7 +91,7 @@ def keybound(
         embed=embed,
         read=read,
         decode=decode,
-        version=weights_of(card)
+        version=card.weights
         + (f"+seal-{VERSION}" if seal else "")
         + ("+rolling" if rolling else ""),
         marker=marker,

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from keybound.attacks import attack as find
-from keybound.benchmark.measure.methods import weights_of
 from keybound.benchmark.measure.rows import Row
 from keybound.benchmark.report import paper
 from keybound.benchmark.report.descriptions import Description
@@ -84,7 +83,7 @@ def weights(e: Evidence, d: Description) -> Table | None:
         by_method.setdefault(method, []).extend(clips)
     for (_, method), suite in e.suites.items():
         by_method.setdefault(method, []).extend(suite)
-    ours = weights_of(shipped().card)
+    ours = shipped().card.weights
     lines: Rows = []
     for method in (*e.methods, *sorted(set(by_method) - set(e.methods))):
         own = by_method.get(method, [])
