@@ -3,6 +3,7 @@
 Knows arrays and formats by name; opens no files.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,12 @@ def check_content(samples: npt.NDArray[Any], name: str) -> None:
     if abs(most) > LOUDEST:
         hint = f"samples belong in [-1, 1], and beyond {LOUDEST:g} nothing is sound"
         raise AudioError(f"{name} holds a sample of {most:.3g}, which is no sound", hint=hint)
+
+
+def blocks(samples: Samples, size: int) -> Iterator[Samples]:
+    """Yield samples in blocks of this many frames, the last of what is left."""
+    for start in range(0, len(samples), size):
+        yield samples[start : start + size]
 
 
 def encodable(block: npt.NDArray[Any], subtype: str) -> tuple[npt.NDArray[Any], int]:

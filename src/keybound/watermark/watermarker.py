@@ -5,7 +5,6 @@ Arrays go through the streams of `stream` in blocks, as files do, so all three a
 
 import os
 import warnings
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -104,7 +103,7 @@ class Watermarker:
         if seconds < SHORTEST_S:
             raise too_short(seconds)
         stream = self.embedder(sample_rate, options.within(seconds), channels=host.shape[1])
-        *blocks, last = _blocks(host, sample_rate)
+        *blocks, last = arrays.blocks(host, round(BLOCK_S * sample_rate))
         parts = [*map(stream.push, blocks), stream.flush(last)]
         given = np.asarray(samples)
         marked = as_given(np.concatenate(parts), given.dtype, given.ndim)
@@ -187,7 +186,7 @@ class Watermarker:
     ) -> StreamDetector:
         checked = arrays.check(samples, sample_rate)
         stream = self.detector(sample_rate, options, channels=checked.shape[1], levels=levels)
-        *blocks, last = _blocks(checked, sample_rate)
+        *blocks, last = arrays.blocks(checked, round(BLOCK_S * sample_rate))
         for block in blocks:
             stream.push(block)
         stream.flush(last)
@@ -294,9 +293,3 @@ class Watermarker:
         registered = codes.to_bits(payload, bits)
         distance = min(codes.distance(one, registered) for one in payloads)
         return weigh(distance, readings, bits, rho)
-
-
-def _blocks(samples: arrays.Samples, sample_rate: int) -> Iterator[arrays.Samples]:
-    size = round(BLOCK_S * sample_rate)
-    for start in range(0, len(samples), size):
-        yield samples[start : start + size]
