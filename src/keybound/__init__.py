@@ -2,70 +2,44 @@
 
 A maker marks the speech it generates; anyone can detect that a mark is there; only the holder of
 the key can read whose it is.
+
+Each name is loaded when it is first used. `__init__.pyi` gives their types.
 """
 
-from keybound.crypto.codes import position_nonce
-from keybound.crypto.keys import Key
-from keybound.errors import (
-    AttackError,
-    AudioError,
-    CodeError,
-    CorpusError,
-    KeyBoundError,
-    KeyFileError,
-    KeyFileWarning,
-    ModelError,
-    NotGenuineError,
-    RecipeError,
-    RecordError,
-    RegistryError,
-)
-from keybound.provenance.origin import Origin
-from keybound.provenance.registry import Party, Registry
-from keybound.seal.search import Sealed, SealSearch
-from keybound.types import Analysis, Detection, Mark, Span
-from keybound.watermark.functions import detect, embed, embed_with_position, verify
-from keybound.watermark.grader import Grader
-from keybound.watermark.stream import EmbedOptions, StreamDetector, StreamEmbedder
-from keybound.watermark.verdict import Verdict
-from keybound.watermark.watermarker import Marked, MarkWarning, Watermarker
+from importlib import import_module as _load
+from typing import Any as _Any
 
 __version__ = "0.2.0"
 
-__all__ = [
-    "Analysis",
-    "AttackError",
-    "AudioError",
-    "CodeError",
-    "CorpusError",
-    "Detection",
-    "EmbedOptions",
-    "Grader",
-    "Key",
-    "KeyBoundError",
-    "KeyFileError",
-    "KeyFileWarning",
-    "Mark",
-    "MarkWarning",
-    "Marked",
-    "ModelError",
-    "NotGenuineError",
-    "Origin",
-    "Party",
-    "RecipeError",
-    "RecordError",
-    "Registry",
-    "RegistryError",
-    "SealSearch",
-    "Sealed",
-    "Span",
-    "StreamDetector",
-    "StreamEmbedder",
-    "Verdict",
-    "Watermarker",
-    "detect",
-    "embed",
-    "embed_with_position",
-    "position_nonce",
-    "verify",
-]
+_NAMES = {
+    "crypto.codes": "position_nonce",
+    "crypto.keys": "Key",
+    "errors": (
+        "AttackError AudioError CodeError CorpusError KeyBoundError KeyFileError KeyFileWarning"
+        " ModelError NotGenuineError RecipeError RecordError RegistryError"
+    ),
+    "provenance.origin": "Origin",
+    "provenance.registry": "Party Registry",
+    "seal.search": "Sealed SealSearch",
+    "types": "Analysis Detection Mark Span",
+    "watermark.functions": "detect embed embed_with_position verify",
+    "watermark.grader": "Grader",
+    "watermark.options": "EmbedOptions Marked",
+    "watermark.stream": "StreamDetector StreamEmbedder",
+    "watermark.verdict": "Verdict",
+    "watermark.watermarker": "MarkWarning Watermarker",
+}
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> _Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(_load(f"{__name__}.{_HOMES[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

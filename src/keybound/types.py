@@ -43,7 +43,8 @@ class Detection:
     presence: float  # mean over frames of the sigmoid of the presence logit
     threshold: float  # of presence, calibrated on recordings of a second
     evidence_s: float  # of the strongest stretch
-    evidence_threshold_s: float  # for a recording of this length, and so many views
+    evidence_threshold_s: float  # for a recording of this length, and so many views and speeds
+    false_alarms: float  # share of unmarked recordings that are found marked, at most
     spans: tuple[Span, ...]
     marks: tuple[Mark, ...]  # the spans by the code that they carry, the strongest first
     frame_s: float
@@ -52,6 +53,8 @@ class Detection:
     code_logits: Floats  # (bits,) of the strongest mark; of all frames if there is none
     channel: int | None = None  # the strongest view, from 0; None: the mix, or the only one
     channels_tried: int = 1  # views that are not silent
+    speed: float = 1.0  # at which it is played, 1.1 for 10 % faster, if other speeds were tried
+    speeds_tried: int = 1
     others: tuple["Detection", ...] = field(default=(), repr=False)  # marked views but this one
 
     @property

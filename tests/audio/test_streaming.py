@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keybound.audio import recordings, streaming
-from keybound.model.networks import ABSENT, Networks
+from keybound.model.detection import ABSENT
+from keybound.model.networks import Networks
 
 SPEECH = Path(__file__).parents[1] / "data" / "flite-rms.flac"
 

@@ -53,6 +53,27 @@ def test_detect_plots_where_the_mark_is(run: Run, refused: Run) -> None:
 
 
 @pytest.mark.usefixtures("folder")
+def test_false_alarms_are_as_rare_as_was_asked_from_3_s_on(run: Run, marked: Any) -> None:
+    rare = run("detect", "calls/may/marked.wav", "--false-alarms", "1e-6", "--json").json
+    assert (rare["present"], rare["false_alarms"]) == (True, 1e-6)
+    usual = run("detect", "calls/may/marked.wav", "--json").json
+    assert usual["false_alarms"] == 1e-3
+    assert usual["evidence_threshold_s"] < rare["evidence_threshold_s"]
+    sf.write("short.wav", marked[: 2 * RATE], RATE)
+    short = run("detect", "short.wav", "--false-alarms", "1e-4")
+    assert short.code == 0
+    assert short.err == "keybound: under 3 s the rate of false alarms is 0.01, not 0.0001\n"
+
+
+@pytest.mark.usefixtures("folder")
+def test_other_speeds_are_tried_on_request(run: Run, marked: Any) -> None:
+    sf.write("slow.wav", marked, round(RATE * 0.92))  # played 8 % slower
+    found = run("detect", "slow.wav", "--speed", "10", "--json").json
+    assert (found["present"], found["speeds_tried"]) == (True, 9)
+    assert found["speed"] == pytest.approx(0.92, abs=0.026)
+
+
+@pytest.mark.usefixtures("folder")
 def test_one_that_cannot_be_read_does_not_stop_the_others(run: Run) -> None:
     outcome = run("detect", "calls/notes.txt", "calls/may/marked.wav", "gone.wav", "--json")
     assert outcome.code == 2

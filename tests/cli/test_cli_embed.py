@@ -40,7 +40,7 @@ def test_the_path_of_a_party(
     assert re.fullmatch(f"alice: {said}; the audio is that of record 1 of .*\n", verified.out)
     unmarked = run("verify", host, "--party", "alice")
     assert unmarked.code == 1
-    assert unmarked.out.startswith("alice: no mark found (presence 0.")
+    assert unmarked.out.startswith("alice: no mark found (evidence 0.")
     assert hidden(home) == []
 
 
@@ -197,3 +197,20 @@ def test_a_recording_is_never_written_over_itself(
     message = "is the recording itself (name another output)"
     assert message in refused("embed", "host.wav", output, *whose, *force).err
     assert message in refused("attack", "noise", "host.wav", output, *force).err
+
+
+# How loud
+
+
+def test_a_mark_for_longer_excerpts_is_quieter(run: Run, key: Path, host: Path) -> None:
+    whose = ("--key", key, "--payload", PAYLOAD, "--position", "0")
+    before = recordings.read(host).samples
+    powers = []
+    for seconds in ("1", "3", "60"):
+        made = run("embed", host, f"{seconds}.wav", *whose, "--excerpt", seconds)
+        assert made.code == 0
+        powers.append(np.mean(np.square(recordings.read(f"{seconds}.wav").samples - before)))
+    assert powers[0] > powers[1] > powers[2]
+    assert run("embed", host, "usual.wav", *whose).code == 0
+    assert Path("usual.wav").read_bytes() == Path("3.wav").read_bytes()
+    assert run("embed", host, "none.wav", *whose, "--excerpt", "0").code == 2

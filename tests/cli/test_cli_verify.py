@@ -64,8 +64,9 @@ def test_verdicts_for_machines(run: Run, key: Path, host: Path) -> None:
     assert made["seal"]["p"] < verdict["seal"]["p"] < 1e-12
     assert made["grade"] == verdict["grade"] == "sealed"
     assert set(verdict) == {
-        "rule_holds", "present", "presence", "threshold", "distance", "bits", "rho", "bound",
-        "tries", "marks", "spans", "seal", "roll", "origin", "mask_known", "grade", "words",
+        "rule_holds", "present", "presence", "threshold", "evidence_s", "evidence_threshold_s",
+        "false_alarms", "distance", "bits", "rho", "bound", "tries",
+        "marks", "spans", "seal", "roll", "origin", "mask_known", "grade", "words",
     }  # fmt: skip
     assert verdict["spans"][0].keys() == {"start_s", "end_s", "score"}
     wrong = run("verify", "out.wav", "--key", key, "--payload", "0xa112", "--json")
@@ -288,7 +289,7 @@ def test_detect_for_machines(run: Run, marked: Path, marker: Watermarker) -> Non
     plain = run("detect", marked, "--json").json
     assert set(plain) == {
         "path", "present", "presence", "threshold", "evidence_s", "evidence_threshold_s", "spans",
-        "channel", "channels_tried",
+        "channel", "channels_tried", "false_alarms", "speed", "speeds_tried",
     }  # fmt: skip
     assert plain["present"] is True
     found = marker.detect(recordings.read(marked).samples, RATE)

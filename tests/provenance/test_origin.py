@@ -108,7 +108,7 @@ def test_a_record_of_another_key_is_refused() -> None:
 @pytest.mark.parametrize("match", origin.MATCHES)
 @pytest.mark.parametrize("verified", [True, False])
 def test_a_seal_on_other_audio_counts_for_nothing(match: str, verified: bool) -> None:
-    verdict = Verdict(verified, True, 0.9, 0.5, 0, 16, 2, 0.002, 1, 1, (), SEALED)
+    verdict = Verdict(verified, True, 0.9, 0.5, 1.0, 0.5, 1e-3, 0, 16, 2, 0.002, 1, 1, (), SEALED)
     assert verdict.grade == "sealed"
     found = replace(verdict, origin=Origin(match, 3, "today", compared=1))
     fallen = "attributed" if verified else "present"

@@ -24,7 +24,7 @@ from keybound.seal.rolling import Roll, find_roll, masks, read_along
 from keybound.seal.search import SealSearch
 from keybound.types import Detection
 from keybound.watermark.channels import levels_of
-from keybound.watermark.stream import EmbedOptions
+from keybound.watermark.options import EmbedOptions
 from keybound.watermark.watermarker import Watermarker
 
 Floats = NDArray[np.float32]

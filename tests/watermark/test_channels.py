@@ -13,12 +13,12 @@ from made_channels import arranged
 from numpy.typing import NDArray
 
 from keybound.crypto.keys import Key
+from keybound.model.detection import weigh_views
 from keybound.provenance import fingerprint
 from keybound.seal.search import SealSearch
 from keybound.types import Analysis
 from keybound.watermark import channels, files
 from keybound.watermark.channels import ChannelFeeder
-from keybound.watermark.stream import weigh_views
 from keybound.watermark.watermarker import Watermarker
 
 Samples = NDArray[Any]
@@ -244,12 +244,13 @@ def test_chance_has_no_more_of_it_in_more_views(marker: Watermarker) -> None:
     card = marker.card
     rng = np.random.default_rng(0)
     quiet = np.full((500, 17), -4.9, np.float32)
-    one = weigh_views({None: quiet}, 0.02, 10.0, card)
+    rule: dict[str, Any] = {"tail": card.tail, "false_alarms": 1e-3}
+    one = weigh_views({None: quiet}, 0.02, 10.0, threshold=0.5, tries=1, **rule)
     views: dict[int | None, Any] = {None: quiet, 0: quiet + 0.01, 1: quiet + 0.02}
-    three = weigh_views(views, 0.02, 10.0, card)
+    three = weigh_views(views, 0.02, 10.0, threshold=0.5, tries=3, **rule)
     assert (one.channels_tried, three.channels_tried) == (1, 3)
-    assert three.evidence_threshold_s == card.tail.threshold(30.0)
-    assert three.threshold == pytest.approx(card.threshold + card.excess * np.log(3))
+    assert three.evidence_threshold_s == card.tail.threshold(30.0, 1e-3)
+    assert card.threshold_of(3) == pytest.approx(card.threshold + card.excess * np.log(3))
     # Scores of unmarked seconds as the card says they are: the most of three passes no more often.
     scores = card.threshold + rng.exponential(card.excess, (200_000, 3)) - 4 * card.excess
     alone = np.mean(scores[:, 0] >= card.threshold)

@@ -17,7 +17,7 @@ from keybound.crypto.keys import Key
 from keybound.errors import AudioError
 from keybound.seal import pattern, tiles
 from keybound.watermark import files
-from keybound.watermark.stream import EmbedOptions
+from keybound.watermark.options import EmbedOptions
 from keybound.watermark.watermarker import Watermarker
 
 Samples = NDArray[Any]

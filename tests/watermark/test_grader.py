@@ -33,7 +33,7 @@ def oracle(marker: Watermarker, key: Key) -> Oracle:
     def ask(code: Bits) -> Verdict:
         logits = 8 * (2 * code.astype(np.float32) - 1)
         empty = np.zeros(0, np.float32)
-        found = Detection(True, 0.9, 0.5, 1.0, 0.5, (), (), 0.02, empty, empty, logits)
+        found = Detection(True, 0.9, 0.5, 1.0, 0.5, 1e-3, (), (), 0.02, empty, empty, logits)
         return marker.attribute(found, key=key, payload=PAYLOAD, rho=RHO)
 
     return ask
@@ -105,7 +105,7 @@ def test_a_few_grades_give_little(marker: Watermarker) -> None:
 
 def test_a_grader_says_the_grade_and_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     marker = Watermarker()
-    verdict = Verdict(True, True, 0.9, 0.5, 1, BITS, RHO, 0.002, 1, 1, ())
+    verdict = Verdict(True, True, 0.9, 0.5, 1.0, 0.5, 1e-3, 1, BITS, RHO, 0.002, 1, 1, ())
     monkeypatch.setattr(marker, "verify", lambda *_, **__: verdict)
     grader = Grader(key=Key(bytes(32)), payload=PAYLOAD, answers=2, marker=marker)
     assert [grader.grade(np.zeros(1), 16000) for _ in range(2)] == ["attributed"] * 2

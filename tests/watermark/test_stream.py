@@ -14,7 +14,8 @@ import keybound
 from keybound.audio import recordings
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError
-from keybound.watermark.stream import EmbedOptions, StreamDetector, StreamEmbedder
+from keybound.watermark.options import EmbedOptions
+from keybound.watermark.stream import StreamDetector, StreamEmbedder
 from keybound.watermark.watermarker import Watermarker
 
 Samples = NDArray[Any]

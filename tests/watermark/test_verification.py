@@ -14,7 +14,7 @@ from keybound.provenance.records import Entry
 from keybound.types import Analysis
 from keybound.watermark import files, verification
 from keybound.watermark.claims import Claim, Options
-from keybound.watermark.stream import EmbedOptions
+from keybound.watermark.options import EmbedOptions
 from keybound.watermark.verdict import Verdict
 from keybound.watermark.watermarker import Watermarker
 

@@ -32,7 +32,8 @@ SURE = Sealed(0.0, 40.0, 0, 0.0, 1.0, 10)
 
 def test_grades_are_ordered() -> None:
     none = Verdict(
-        rule_holds=False, present=False, presence=0.1, threshold=0.47, distance=8, bits=16, rho=2,
+        rule_holds=False, present=False, presence=0.1, threshold=0.47, evidence_s=0.1,
+        evidence_threshold_s=1.3, false_alarms=1e-3, distance=8, bits=16, rho=2,
         bound=0.00209, tries=1, marks=1, spans=(),
     )  # fmt: skip
     present = replace(none, present=True)
@@ -91,7 +92,8 @@ def test_levels_are_heard_only_where_they_are_asked_for(
 
 def test_a_verdict_reads_as_a_sentence() -> None:
     good = Verdict(
-        rule_holds=True, present=True, presence=0.9, threshold=0.47, distance=1, bits=16, rho=2,
+        rule_holds=True, present=True, presence=0.9, threshold=0.47, evidence_s=2.1,
+        evidence_threshold_s=1.3, false_alarms=1e-3, distance=1, bits=16, rho=2,
         bound=0.00209, tries=1, marks=1, spans=(),
     )  # fmt: skip
     missed = replace(
@@ -113,8 +115,8 @@ def test_a_verdict_reads_as_a_sentence() -> None:
         replace(missed, rule_holds=False, distance=7): (
             "marked, but not by this key and payload: payload agrees in 9 of 16 bits, 14 needed"
         ),
-        replace(missed, rule_holds=False, present=False, presence=0.1): (
-            "no mark found (presence 0.100 under 0.470)"
+        replace(missed, rule_holds=False, present=False, evidence_s=0.1): (
+            "no mark found (evidence 0.10 s of 1.30 s)"
         ),
         start: (
             "marked, payload agrees in 9 of 16 bits, 14 needed; "

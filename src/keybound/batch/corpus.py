@@ -109,6 +109,7 @@ def digest(job: Job, item: Item, one: Claimant | None, model: str) -> str:
     parts += [f"{item.payload}", (item.nonce or b"").hex()]
     parts += [f"{w.name} {w.key_id} {w.payload} {w.rho}" for w in claimants]
     parts += ["rolling"] if job.rolling else []
+    parts += [repr(job.excerpt)] if job.verb == "embed" else [repr(job.how)]
     parts += [f"{w.name} recorded" for w in claimants if w.recorded and job.verb == "verify"]
     return hashlib.sha256(os.fsencode("\0".join(parts))).hexdigest()[:24]
 

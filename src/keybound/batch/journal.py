@@ -32,6 +32,8 @@ COLUMNS = {
     "party": "string",
     "present": "bool",
     "presence": "float64",
+    "evidence_s": "float64",
+    "false_alarms": "float64",  # share of unmarked recordings that are found marked
     "distance": "int32",  # wrong bits of the payload
     "bits": "int32",
     "rho": "int32",

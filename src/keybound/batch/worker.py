@@ -27,7 +27,7 @@ from keybound.seal.search import SealSearch
 from keybound.types import Analysis, Detection
 from keybound.watermark import files, verification
 from keybound.watermark.claims import Claim, Options
-from keybound.watermark.stream import EmbedOptions
+from keybound.watermark.options import EXCERPT_S, USUAL, DetectOptions, EmbedOptions
 from keybound.watermark.verdict import Verdict
 from keybound.watermark.watermarker import Watermarker
 
@@ -58,6 +58,8 @@ class Job:
     model: str | None
     claimants: tuple[Claimant, ...]
     rolling: bool = False  # the code that is embedded
+    excerpt: float = EXCERPT_S  # that must be attributable
+    how: DetectOptions = USUAL
     untried: int = 0  # registered parties that cannot be tried
 
 
@@ -131,16 +133,16 @@ class Worker:
         return Claim(one.name, self._key(one), payload, one.rho, one.next_position)
 
     def _detect(self, task: Task) -> Row:
-        found = files.detect(self.marker, task.source)
+        found = files.detect(self.marker, task.source, self.job.how)
         return _columns(found) | {"seconds": _seconds(task.source, found)}
 
     def _verify(self, task: Task) -> Row:
         """Return the row of the verdict on the claimant, or on the nearest of all of them."""
-        analysis = files.analyse(self.marker, task.source)
+        analysis = files.analyse(self.marker, task.source, self.job.how)
         whose = self.job.claimants if task.who is None else (self.job.claimants[task.who],)
         claims = [self._claim(one, task) for one in whose]
         masks = {one.name: one.masks for one in whose}
-        asked = Options(task.nonce)
+        asked = Options(task.nonce, speed=self.job.how.speed)
         verdicts = verification.judge(self.marker.card, analysis, claims, {}, asked, masks=masks)
         verdict, one = min(zip(verdicts, whose, strict=True), key=lambda pair: _nearness(pair[0]))
         row = _columns(verdict) | {"seconds": _seconds(task.source, analysis.detection)}
@@ -176,7 +178,12 @@ class Worker:
         output.parent.mkdir(parents=True, exist_ok=True)
         claim = self._claim(one, task)
         options = EmbedOptions(
-            claim.key, claim.payload, task.nonce, _position(task), rolling=self.job.rolling
+            claim.key,
+            claim.payload,
+            task.nonce,
+            _position(task),
+            rolling=self.job.rolling,
+            excerpt=self.job.excerpt,
         )
         written = files.embed(
             self.marker,

@@ -17,6 +17,8 @@ from keybound.cli.terminal import (
     Stop,
     as_json,
     counting,
+    excerpt,
+    false_alarms,
     finishing,
     model,
     nonce,
@@ -26,6 +28,7 @@ from keybound.cli.terminal import (
     payload,
     registry,
     say,
+    speed,
 )
 
 if TYPE_CHECKING:
@@ -54,6 +57,9 @@ class Asked:
     out: str | None = None
     force: bool = False
     rolling: bool = False
+    excerpt: float = 3.0
+    speed: float = 0.0
+    false_alarms: float = 1e-3
     name: str | None = None
     key: str | None = None
     payload: int | None = None
@@ -108,6 +114,7 @@ how = options(
     payload,
     nonce,
     click.option("--rolling", is_flag=True, help=ROLLING),
+    excerpt,
     click.option("--force", is_flag=True, help="Replace existing output files."),
     registry,
     how,
@@ -123,7 +130,7 @@ def batch_embed(**given: Any) -> None:
 
 @batch.command("detect")
 @manifest
-@how
+@options(speed, false_alarms, how)
 def batch_detect(**given: Any) -> None:
     """Detect in every recording of MANIFEST whether it carries a mark."""
     _batch("detect", Asked(**given))
@@ -137,6 +144,8 @@ def batch_detect(**given: Any) -> None:
     payload,
     nonce,
     click.option("--any", "anyone", is_flag=True, help="Try every registered party."),
+    speed,
+    false_alarms,
     registry,
     how,
 )
@@ -207,21 +216,23 @@ def _job(
     from keybound.batch import corpus
     from keybound.batch.manifest import absolute
     from keybound.batch.worker import Job
+    from keybound.watermark.options import DetectOptions
     from keybound.watermark.watermarker import Watermarker
 
     bits = Watermarker(asked.model).card.bits
     folder = absolute(asked.model) if asked.model else None
+    how = DetectOptions(asked.false_alarms, asked.speed / 100)
     if verb == "detect":
-        return Job(verb, folder, ()), [None] * len(items)
+        return Job(verb, folder, (), how=how), [None] * len(items)
     if asked.anyone and known is not None:
         every, untried = corpus.everyone(known, bits)
         for one in untried:
             say(f"not tried: {one.error}")
-        return Job(verb, folder, every, untried=len(untried)), [None] * len(items)
+        return Job(verb, folder, every, untried=len(untried), how=how), [None] * len(items)
     whose, who = corpus.claimants(
         items, name=asked.name, key=asked.key, payload=asked.payload, known=known, bits=bits
     )
-    return Job(verb, folder, whose, asked.rolling), list(who)
+    return Job(verb, folder, whose, asked.rolling, asked.excerpt, how), list(who)
 
 
 def _run(

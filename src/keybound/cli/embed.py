@@ -11,6 +11,7 @@ from keybound.cli.terminal import (
     ROLLING,
     as_json,
     emit,
+    excerpt,
     from_host,
     key_file,
     model,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 @options(party_name, key_file, payload, from_host, nonce, own_mask, position)
 @click.option("--no-seal", is_flag=True, help="Embed the learned mark alone, without the seal.")
 @click.option("--rolling", is_flag=True, help=ROLLING)
+@excerpt
 @click.option("--force", is_flag=True, help="Replace OUTPUT if it is an existing file.")
 @click.option(
     "--no-check", is_flag=True, help="Do not read the mark back from OUTPUT (half the time)."
@@ -56,6 +58,7 @@ def embed(
     position: int | None,
     no_seal: bool,
     rolling: bool,
+    excerpt: float,
     force: bool,
     no_check: bool,
     registry: str | None,
@@ -74,7 +77,7 @@ def embed(
     from keybound.crypto import codes, keystream
     from keybound.provenance import content_tag
     from keybound.watermark import files
-    from keybound.watermark.stream import EmbedOptions
+    from keybound.watermark.options import EmbedOptions
     from keybound.watermark.watermarker import Watermarker
 
     if no_seal and (rolling or position is not None):
@@ -102,7 +105,9 @@ def embed(
         if own_mask:
             position = keystream.choose_position(position)
             nonce = codes.position_nonce(position)
-        asked = EmbedOptions(whose.key, whose.payload, nonce, position, not no_seal, rolling)
+        asked = EmbedOptions(
+            whose.key, whose.payload, nonce, position, not no_seal, rolling, excerpt
+        )
 
         def appear(part: "Part", made: "Written") -> None:
             if known is None:

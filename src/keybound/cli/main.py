@@ -18,14 +18,17 @@ from keybound.cli import batch, bench, embed, lab, parties, records, verify
 from keybound.cli.terminal import (
     as_json,
     emit,
+    false_alarms,
     in_one_line,
     model,
     options,
     progress_bar,
     refuse,
     reworded,
+    speed,
     stopping,
     tell,
+    tell_rate,
     warned,
 )
 from keybound.errors import KeyBoundError, missing
@@ -54,11 +57,13 @@ def cli(context: click.Context) -> None:
     type=click.Path(),
     help="Plot presence over time to a .svg, .png or .pdf file.",
 )
-@options(model, as_json)
+@options(speed, false_alarms, model, as_json)
 def detect(
     recordings: tuple[str, ...],
     frames: bool,
     picture: str | None,
+    speed: float,
+    false_alarms: float,
     model: str | None,
     as_json: bool,
 ) -> None:
@@ -71,6 +76,7 @@ def detect(
     from keybound.batch.manifest import expand
     from keybound.cli import plot
     from keybound.watermark import files
+    from keybound.watermark.options import DetectOptions
     from keybound.watermark.watermarker import Watermarker
 
     if frames and not as_json:
@@ -80,12 +86,12 @@ def detect(
         if len(paths) > 1:
             raise click.UsageError("--plot draws one recording")
         plot.check(Path(picture))
-    marker = Watermarker(model)
+    marker, how = Watermarker(model), DetectOptions(false_alarms, speed / 100)
     marked = failed = 0
     for path in paths:
         about = f"detecting in {Path(path).name}" if len(paths) > 1 else "detecting"
         try:
-            found = files.detect(marker, path, progress=progress_bar(about))
+            found = files.detect(marker, path, how, progress=progress_bar(about))
         except (KeyBoundError, OSError) as error:
             failed += 1
             line = tell(error)
@@ -93,6 +99,7 @@ def detect(
                 emit({"path": path, "error": line}, "", as_json)
             continue
         marked += found.present
+        tell_rate(found.false_alarms, false_alarms)
         if picture is not None:
             plot.draw(found, Path(picture), Path(path).name)
         text = in_a_line(found, path) if len(paths) > 1 else in_lines(found)
@@ -108,6 +115,9 @@ def found_as_plain(found: "Detection", frames: bool) -> dict[str, Any]:
         "threshold": found.threshold,
         "evidence_s": found.evidence_s,
         "evidence_threshold_s": found.evidence_threshold_s,
+        "false_alarms": found.false_alarms,
+        "speed": found.speed,
+        "speeds_tried": found.speeds_tried,
         "channel": found.channel,
         "channels_tried": found.channels_tried,
         "spans": [dataclasses.asdict(span) for span in found.spans],

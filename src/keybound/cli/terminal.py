@@ -105,6 +105,12 @@ def counting(verb: str, files: int, done: int) -> Iterator[Callable[[dict[str, A
         yield ended
 
 
+def tell_rate(held: float, asked: float) -> None:
+    """Print that more false alarms are to be expected than were asked for, if so."""
+    if held > asked:
+        say(f"under 3 s the rate of false alarms is {held:g}, not {asked:g}")
+
+
 def options(*made: Any) -> Callable[[F], F]:
     """Return a decorator that adds several options to a verb, listed in this order."""
 
@@ -118,6 +124,26 @@ def options(*made: Any) -> Callable[[F], F]:
 
 ROLLING = "Change the code every second (with a record: evidence that survives neural codecs)."
 
+excerpt = click.option(
+    "--excerpt",
+    type=click.FloatRange(min=0, min_open=True),
+    default=3.0,
+    show_default=True,
+    help="Shortest excerpt, in seconds, that must be attributable; the longer, the quieter.",
+)
+speed = click.option(
+    "--speed",
+    type=click.FloatRange(0, 10),
+    default=0.0,
+    help="Try playing speeds changed by up to this many percent.",
+)
+false_alarms = click.option(
+    "--false-alarms",
+    type=click.FloatRange(1e-6, 1e-2),
+    default=1e-3,
+    show_default=True,
+    help="Share of unmarked recordings that may be found marked; from 3 s on.",
+)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 model = click.option(
     "--model", type=click.Path(), help="Folder of weights other than the shipped ones."

@@ -13,6 +13,7 @@ from keybound.cli.parties import claim, lone_key
 from keybound.cli.terminal import (
     as_json,
     emit,
+    false_alarms,
     from_host,
     key_file,
     model,
@@ -26,6 +27,8 @@ from keybound.cli.terminal import (
     progress_bar,
     registry,
     say,
+    speed,
+    tell_rate,
 )
 from keybound.watermark.claims import Claim, Untried, party_claim, triable
 
@@ -36,12 +39,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("recording", type=click.Path())
 @options(party_name, key_file, payload, from_host, nonce, own_mask, position)
-@click.option(
-    "--speed",
-    type=click.FloatRange(0, 10),
-    default=0.0,
-    help="Search for the seal at playback speeds changed by up to this many percent.",
-)
+@options(speed, false_alarms)
 @click.option("--any", "anyone", is_flag=True, help="Try every registered party.")
 @click.option(
     "--record",
@@ -72,6 +70,7 @@ def verify(
     own_mask: bool,
     position: int | None,
     speed: float,
+    false_alarms: float,
     anyone: bool,
     record: str | None,
     grade_only: bool,
@@ -93,6 +92,7 @@ def verify(
     """
     from keybound.watermark import files, verification
     from keybound.watermark.claims import Options
+    from keybound.watermark.options import DetectOptions
     from keybound.watermark.watermarker import Watermarker
 
     if own_mask and (nonce or from_host):
@@ -121,7 +121,9 @@ def verify(
             entries = {claims[0].name: records.entries_of(claims[0], opened, told)}
     for one in untried:
         say(f"not tried: {one.error}")
-    found = files.analyse(marker, recording, progress=progress_bar("analysing"))
+    how = DetectOptions(false_alarms, speed / 100)
+    found = files.analyse(marker, recording, how, progress=progress_bar("analysing"))
+    tell_rate(found.detection.false_alarms, false_alarms)
     search = progress_bar("searching")
     if from_host:
         verdicts = [verification.judge_host(marker.card, found, key, asked, progress=search)]
@@ -181,7 +183,7 @@ def _on_others(verdicts: "Sequence[Verdict]", matched: bool) -> str:
     first, count = verdicts[0], len(verdicts)
     unsearched = next((one.unsearched for one in verdicts if one.unsearched), "")
     if not first.present:
-        mark = f"no mark found (presence {first.presence:.3f} under {first.threshold:.3f})"
+        mark = f"no mark found ({first.lacks})"
         return f"{mark}, nor a seal of {_parties(count)}{unsearched}"
     if matched:
         others = "1 other" if count == 1 else f"{count} others"

@@ -7,16 +7,22 @@ measured on unmarked speech and kept in the card (`Tail`).
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from keybound.errors import KeyBoundError
 from keybound.types import Detection, Floats, Mark, Span
 
 Stretch = tuple[int, int]  # first frame, and the one after the last
 
-FALSE_ALARMS = 0.01  # of unmarked recordings, whatever their length
+FALSE_ALARMS = 0.001  # share of unmarked recordings that are found marked, unless asked otherwise
+MOST_FALSE_ALARMS, LEAST_FALSE_ALARMS = 1e-2, 1e-6  # that can be asked for
+# Shorter recordings may hold too little evidence, so their mean presence is judged too, which is
+# calibrated for the most false alarms alone.
+SHORT_S = 3.0
+ABSENT = -5.0  # presence logit of silence
 REACH_S = 0.25  # beyond a span, whose frames also say a little about its bits
 GAP_S = 0.5  # frames that waver do not end a span, a pause of half a second does
 AGREEMENT = 0.7  # of one code; two codes of chance agree in half, give or take an eighth
@@ -37,9 +43,9 @@ class Tail:
     rate_hz: float
     scale_s: float
 
-    def threshold(self, length_s: float) -> float:
-        """Return the evidence, in seconds, that one unmarked recording in a hundred reaches."""
-        expected = self.rate_hz * length_s / -math.log1p(-FALSE_ALARMS)
+    def threshold(self, length_s: float, false_alarms: float = MOST_FALSE_ALARMS) -> float:
+        """Return the evidence, in seconds, that this share of unmarked recordings reaches."""
+        expected = self.rate_hz * length_s / -math.log1p(-false_alarms)
         return self.above_s + self.scale_s * math.log(max(1.0, expected))
 
 
@@ -50,19 +56,24 @@ def weigh(
     end_s: float,
     threshold: float,
     tail: Tail,
-    views: int = 1,
+    false_alarms: float = MOST_FALSE_ALARMS,
+    tries: int = 1,
 ) -> Detection:
     """Judge a recording by presence logits (frames,) and code logits (frames, bits).
 
-    It is marked if its mean presence reaches the threshold, or if a stretch of it holds more
-    evidence than unmarked recordings of its length do. It ends at `end_s`, in its last frame. As
-    one of several views it is judged as if the recording were as long as all of them together.
+    It is marked if a stretch of it holds more evidence than this share of unmarked recordings of
+    its length do. A recording under `SHORT_S` is marked too if its mean presence reaches the
+    threshold, and its false alarms are the most. It ends at `end_s`, in its last frame. As one of
+    several views at several speeds, `tries` in all, it is judged as if the recording were as long
+    as all of them together.
     """
     chance = likelihood(presence)
     score = float(chance.mean())
-    least_s = tail.threshold(views * end_s)
+    short = end_s < SHORT_S - frame_s
+    held = MOST_FALSE_ALARMS if short else false_alarms
+    least_s = tail.threshold(tries * end_s, held)
     evidence_s, found = stretches(chance, frame_s, least_s)
-    if not found and score >= threshold:
+    if not found and short and score >= threshold:
         found = [(0, len(chance))]
     parts = [part for stretch in found for part in split(chance, stretch, frame_s)]
     spans = tuple(_span(chance, part, frame_s, end_s) for part in parts)
@@ -75,14 +86,63 @@ def weigh(
         threshold=threshold,
         evidence_s=evidence_s,
         evidence_threshold_s=least_s,
+        false_alarms=held,
         spans=spans,
         marks=marks,
         frame_s=frame_s,
         frame_presence=chance,
         frame_logits=logits,
         code_logits=marks[0].code_logits if marks else pool(presence, logits),
-        channels_tried=views,
     )
+
+
+def sounding(frames: Mapping[int | None, Floats]) -> dict[int | None, Floats]:
+    """Return the views (frames, 1 + bits) that are not silent, or one of them if all are.
+
+    A silent view raises no false alarm, so it is not counted among those tried.
+    """
+    heard = {c: rows for c, rows in frames.items() if np.any(rows[:, 0] != ABSENT)}
+    return heard or dict(list(frames.items())[:1])
+
+
+def weigh_views(
+    frames: Mapping[int | None, Floats],
+    frame_s: float,
+    end_s: float,
+    *,
+    threshold: float,
+    tail: Tail,
+    false_alarms: float,
+    tries: int,
+) -> Detection:
+    """Return the detection in a recording from the frames (frames, 1 + bits) of each view.
+
+    `tries` counts the views at all speeds.
+    """
+    views = []
+    for channel, rows in frames.items():
+        presence = rows[:, 0].astype(np.float32, copy=False)
+        own = weigh(
+            presence,
+            rows[:, 1:],
+            frame_s,
+            end_s,
+            threshold=threshold,
+            tail=tail,
+            false_alarms=false_alarms,
+            tries=tries,
+        )
+        views.append(replace(own, channel=channel, channels_tried=len(frames)))
+    found = strongest(views) if len(views) > 1 else views[0]
+    return replace(found, frame_logits=found.frame_logits.astype(np.float32, copy=False))
+
+
+def check_false_alarms(rate: float) -> float:
+    """Return a rate of false alarms; raise an error for one that cannot be held."""
+    if not LEAST_FALSE_ALARMS <= rate <= MOST_FALSE_ALARMS:
+        hint = f"{LEAST_FALSE_ALARMS:g} to {MOST_FALSE_ALARMS:g}"
+        raise KeyBoundError(f"false alarms cannot be held to {rate:g}", hint=hint)
+    return rate
 
 
 def likelihood(presence: Floats) -> Floats:

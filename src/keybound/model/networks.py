@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from keybound.audio.streaming import Feeder, still
 from keybound.errors import ModelError
-from keybound.model.detection import Tail
+from keybound.model.detection import ABSENT, Tail
 from keybound.types import Floats
 
 Bits = npt.NDArray[np.uint8]
@@ -32,7 +32,7 @@ SHIPPED = Path(__file__).parent / "weights"
 CARD_VERSION = 2
 CAUTIOUS = Tail(above_s=0.2, rate_hz=0.05, scale_s=0.25)  # for cards without it
 CAUTIOUS_EXCESS = 0.25  # likewise
-ABSENT = -5.0  # presence logit of silence
+FULL = ((1.0, 1.0),)  # strength by excerpt, likewise
 CONTENTS_HINT = "a folder of weights holds embedder.onnx, detector.onnx and card.json"
 
 
@@ -43,8 +43,9 @@ class Card:
     `embed_context` and `detect_context` are the blocks of `hop` samples before and after a block
     that can change what the network gives for it. `threshold` holds presence to one false alarm
     in a hundred over clean and attacked speech, `clean_threshold` over clean speech alone; `tail`
-    does so for a stretch within recordings of any length. Of unmarked seconds whose presence is
-    high, the share that is higher still falls by a factor of e for each `excess`.
+    tells what a stretch within recordings of any length must hold. Of unmarked seconds whose
+    presence is high, the share that is higher still falls by a factor of e for each `excess`.
+    `strengths` are pairs of an excerpt in seconds and the strength of a mark that is read in it.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Card:
     clean_threshold: float
     excess: float
     tail: Tail
+    strengths: tuple[tuple[float, float], ...]
     embed_context: tuple[int, int]
     detect_context: tuple[int, int]
     sha256: dict[str, str]
@@ -64,6 +66,11 @@ class Card:
     def threshold_of(self, views: int) -> float:
         """Return the presence that one of so many views passes as often as one passes its own."""
         return self.threshold + self.excess * math.log(views)
+
+    def strength_of(self, excerpt_s: float) -> float:
+        """Return the strength of a mark that can be attributed in an excerpt of this length."""
+        seconds, strengths = zip(*self.strengths, strict=True)
+        return float(np.interp(math.log(excerpt_s), np.log(seconds), strengths))
 
 
 def read_card(folder: Path) -> Card:
@@ -89,6 +96,7 @@ def read_card(folder: Path) -> Card:
             clean_threshold=float(facts["thresholds"]["clean"]),
             excess=float(facts["thresholds"].get("excess", CAUTIOUS_EXCESS)),
             tail=Tail(**facts["evidence"]) if "evidence" in facts else CAUTIOUS,
+            strengths=tuple((float(s), float(a)) for s, a in facts.get("strengths", FULL)),
             embed_context=(operator.index(embed_left), operator.index(embed_right)),
             detect_context=(operator.index(detect_left), operator.index(detect_right)),
             sha256=dict(facts["sha256"]),
@@ -97,6 +105,9 @@ def read_card(folder: Path) -> Card:
         counts = (card.rho, *card.embed_context, *card.detect_context)
         if min(card.rate, card.hop, card.bits) < 1 or min(counts) < 0:
             raise ValueError("a count out of range")
+        seconds, strengths = zip(*card.strengths, strict=True)
+        if min(*seconds, *strengths) <= 0 or sorted(set(seconds)) != list(seconds):
+            raise ValueError("strengths must be positive, the shortest excerpt first")
         limits = (card.threshold_of(2), card.clean_threshold, card.tail.threshold(1.0))
         if not math.isfinite(sum(limits)) or card.excess < 0:
             raise ValueError("a threshold that is no number")
@@ -143,10 +154,11 @@ class Networks:
             hint = "export it anew, or update onnxruntime"
             raise ModelError(f"{path} cannot be loaded", hint=hint) from error
 
-    def embedder(self, code: Bits | Codes) -> Feeder:
+    def embedder(self, code: Bits | Codes, strength: float = 1.0) -> Feeder:
         """Return a feeder from the samples of a 16 kHz mono host to the carrier of a code.
 
         The code is (bits,), or a function of block numbers with a code for each: (blocks, bits).
+        The carrier is scaled by `strength`.
         """
         hop, done = self.card.hop, 0  # blocks
 
@@ -161,7 +173,7 @@ class Networks:
             (carrier,) = self._embedder.run(None, {"x": piece[None], "code": bits})
             done += keep.stop - keep.start
             made: Floats = carrier[0, keep.start * hop : keep.stop * hop]
-            return made
+            return made if strength == 1.0 else np.float32(strength) * made
 
         return Feeder(run, hop, self.card.embed_context)
 

@@ -75,8 +75,9 @@ class Cells:
         chance = np.clip(found.frame_presence, LIMIT, 1 - LIMIT)
         weight: Floats = chance / (1 - chance)
         weight /= weight.max()
-        self.frames = max(1, round(GRID_S / found.frame_s))  # of a cell
-        self.cell_s = self.frames * found.frame_s
+        frame_s = found.frame_s * found.speed  # of the recording as it was marked
+        self.frames = max(1, round(GRID_S / frame_s))  # of a cell
+        self.cell_s = self.frames * frame_s
         self.second = round(1 / self.cell_s)  # cells
         edges = np.arange(0, len(weight), self.frames)
         self.weights = _summed(np.add.reduceat(weight, edges)[:, None])

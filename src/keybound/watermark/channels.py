@@ -72,7 +72,7 @@ class ChannelFeeder:
         width: int = 0,
         levels: bool = False,
     ) -> None:
-        self._channels = channels
+        self._channels, self.rate = channels, rate
         first = _Sound(
             Resampler(sample_rate, rate, 1), network, pattern.level_feeder() if levels else None
         )

@@ -6,6 +6,7 @@ right: a marked file is read back and verified first.
 
 import dataclasses
 import hashlib
+import math
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,9 +26,17 @@ from keybound.provenance.fingerprint import Fingerprint
 from keybound.seal.search import SealSearch
 from keybound.types import Analysis, Detection, Levels
 from keybound.watermark.channels import ChannelFeeder
-from keybound.watermark.stream import SHORTEST_S, EmbedOptions, StreamDetector, too_short
+from keybound.watermark.options import (
+    SHORTEST_S,
+    USUAL,
+    DetectOptions,
+    EmbedOptions,
+    too_short,
+    why_unreadable,
+)
+from keybound.watermark.stream import StreamDetector
 from keybound.watermark.verdict import Verdict
-from keybound.watermark.watermarker import BLOCK_S, Watermarker, why_unreadable
+from keybound.watermark.watermarker import BLOCK_S, Watermarker
 
 Progress = Callable[[int, int], None]  # frames done, of so many
 
@@ -148,7 +157,8 @@ def _write(
     with recordings.Reader(host) as file:
         if 0 < file.frames < SHORTEST_S * file.sample_rate:
             raise too_short(file.frames / file.sample_rate)
-        stream = marker.embedder(file.sample_rate, options, channels=file.channels)
+        length_s = file.frames / file.sample_rate if file.frames > 0 else math.inf
+        stream = marker.embedder(file.sample_rate, options.within(length_s), channels=file.channels)
         energy = 0.0
         with recordings.writing(part, file, file.frames, file.channels) as made:
             held = None  # the last block ends the stream
@@ -167,29 +177,36 @@ def _write(
 def detect(
     marker: Watermarker,
     recording: str | os.PathLike[str],
+    options: DetectOptions = USUAL,
     *,
     progress: Progress = lambda *_: None,
 ) -> Detection:
     """Return whether there is a mark in a file, and where. No key is needed."""
-    return _pushed(marker, recording, levels=False, progress=progress).detection()
+    return _pushed(marker, recording, options, levels=False, progress=progress).detection()
 
 
 def analyse(
     marker: Watermarker,
     recording: str | os.PathLike[str],
+    options: DetectOptions = USUAL,
     *,
     progress: Progress = lambda *_: None,
 ) -> Analysis:
     """Return the detection in a file with the levels in which seals and records are searched."""
-    return _pushed(marker, recording, levels=True, progress=progress).analysis()
+    return _pushed(marker, recording, options, levels=True, progress=progress).analysis()
 
 
 def _pushed(
-    marker: Watermarker, recording: str | os.PathLike[str], *, levels: bool, progress: Progress
+    marker: Watermarker,
+    recording: str | os.PathLike[str],
+    options: DetectOptions,
+    *,
+    levels: bool,
+    progress: Progress,
 ) -> StreamDetector:
     """Return a detector to which a whole file was pushed."""
     with recordings.Reader(recording) as file:
-        stream = marker.detector(file.sample_rate, channels=file.channels, levels=levels)
+        stream = marker.detector(file.sample_rate, options, channels=file.channels, levels=levels)
         held = None  # the last block ends the stream
         for block in _blocks(file, progress):
             if held is not None:

@@ -5,11 +5,12 @@ from typing import Any
 import numpy.typing as npt
 
 from keybound.crypto.keys import Key
+from keybound.model.detection import FALSE_ALARMS
 from keybound.seal.search import SealSearch
 from keybound.types import Detection
-from keybound.watermark.stream import EmbedOptions
+from keybound.watermark.options import EXCERPT_S, EmbedOptions, Marked
 from keybound.watermark.verdict import Verdict
-from keybound.watermark.watermarker import Marked, Watermarker
+from keybound.watermark.watermarker import Watermarker
 
 
 def embed(
@@ -22,10 +23,11 @@ def embed(
     position: int | None = None,
     seal: bool = True,
     rolling: bool = False,
+    excerpt: float = EXCERPT_S,
     check: bool = True,
 ) -> npt.NDArray[Any]:
     """Return the samples with a mark, by the shipped weights: see `Watermarker.embed`."""
-    options = EmbedOptions(key, payload, nonce, position, seal, rolling)
+    options = EmbedOptions(key, payload, nonce, position, seal, rolling, excerpt)
     return Watermarker()._embed(samples, sample_rate, options, check=check).samples
 
 
@@ -39,16 +41,23 @@ def embed_with_position(
     position: int | None = None,
     seal: bool = True,
     rolling: bool = False,
+    excerpt: float = EXCERPT_S,
     check: bool = True,
 ) -> Marked:
     """Return what `embed` returns together with the keystream position of the seal."""
-    options = EmbedOptions(key, payload, nonce, position, seal, rolling)
+    options = EmbedOptions(key, payload, nonce, position, seal, rolling, excerpt)
     return Watermarker()._embed(samples, sample_rate, options, check=check)
 
 
-def detect(samples: npt.ArrayLike, sample_rate: int) -> Detection:
+def detect(
+    samples: npt.ArrayLike,
+    sample_rate: int,
+    *,
+    false_alarms: float = FALSE_ALARMS,
+    speed: float = 0.0,
+) -> Detection:
     """Return whether there is a mark, and where: see `Watermarker.detect`."""
-    return Watermarker().detect(samples, sample_rate)
+    return Watermarker().detect(samples, sample_rate, false_alarms=false_alarms, speed=speed)
 
 
 def verify(
@@ -59,8 +68,17 @@ def verify(
     payload: int,
     nonce: bytes = b"",
     search: SealSearch | None = None,
+    false_alarms: float = FALSE_ALARMS,
+    speed: float = 0.0,
 ) -> Verdict:
     """Return whether it is this party's mark: see `Watermarker.verify`."""
     return Watermarker().verify(
-        samples, sample_rate, key=key, payload=payload, nonce=nonce, search=search
+        samples,
+        sample_rate,
+        key=key,
+        payload=payload,
+        nonce=nonce,
+        search=search,
+        false_alarms=false_alarms,
+        speed=speed,
     )

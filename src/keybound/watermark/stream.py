@@ -5,8 +5,7 @@ were. Nothing depends on the recording as a whole, so nothing waits for its end.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,26 +18,26 @@ from keybound.audio.streaming import Sum
 from keybound.crypto import codes, keystream
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError, CodeError, KeyBoundError
-from keybound.model.detection import likelihood, strongest, weigh
-from keybound.model.networks import ABSENT, Card, Networks, shipped
+from keybound.model.detection import (
+    FALSE_ALARMS,
+    check_false_alarms,
+    likelihood,
+    sounding,
+    weigh_views,
+)
+from keybound.model.networks import Codes, Networks, shipped
 from keybound.seal import pattern as seals
 from keybound.seal.rolling import Roll
 from keybound.types import Analysis, Detection, Floats
 from keybound.watermark.channels import ChannelFeeder
-
-SHORTEST_S = 0.1  # too short for a detection below this
-
-
-@dataclass(frozen=True)
-class EmbedOptions:
-    """What is embedded: see `StreamEmbedder`, which takes the same as keyword arguments."""
-
-    key: Key
-    payload: int
-    nonce: bytes = b""
-    position: int | None = None
-    seal: bool = True
-    rolling: bool = False
+from keybound.watermark.options import (
+    EXCERPT_S,
+    SHORTEST_S,
+    DetectOptions,
+    check_excerpt,
+    check_speed,
+    too_short,
+)
 
 
 class StreamEmbedder:
@@ -50,7 +49,8 @@ class StreamEmbedder:
     `nonce` selects the mask, the fixed one if it is empty. `position` is the keystream position of
     the seal; each recording needs its own. Without one, a random one of the 256 that `verify`
     searches is chosen. `seal=False` leaves the seal out. With `rolling` the code changes every
-    second. `networks` are those of a `Watermarker` with other weights than the shipped ones.
+    second. `excerpt` is the shortest excerpt, in seconds, that must be attributable: the mark of a
+    longer one is quieter. `networks` are those of a `Watermarker` with other weights.
     """
 
     def __init__(
@@ -63,11 +63,13 @@ class StreamEmbedder:
         position: int | None = None,
         seal: bool = True,
         rolling: bool = False,
+        excerpt: float = EXCERPT_S,
         channels: int = 1,
         networks: Networks | None = None,
     ) -> None:
         networks = networks or shipped()
         card = networks.card
+        self.strength = card.strength_of(check_excerpt(excerpt))
         sample_rate, channels = arrays.check_rate(sample_rate), _counted(channels)
         code = codes.encode(payload, key, card.bits, nonce)
         self._down = Resampler(sample_rate, card.rate, channels)
@@ -81,9 +83,10 @@ class StreamEmbedder:
         for _ in range(channels):
             if rolling and self.position is not None:
                 roll = Roll(key, payload, card.bits, nonce, self.position)
-                layers = [networks.embedder(partial(roll.of_blocks, block_s=card.hop / card.rate))]
+                own: codes.Bits | Codes = partial(roll.of_blocks, block_s=card.hop / card.rate)
             else:
-                layers = [networks.embedder(code)]
+                own = code
+            layers = [networks.embedder(own, self.strength)]
             if self.position is not None:
                 layers.append(seals.embedder(key, code, self.position))
             self._feeders.append(Sum(layers))
@@ -159,7 +162,8 @@ class StreamDetector:
     adds the levels in which seals are searched, if `levels` is set. Channels that differ are
     analysed one by one and as their mix (`channels`): a frame's presence is then the highest of
     these views. The values of every frame are kept, 12 megabytes an hour and 6 for each of several
-    views, and with `levels` 46 more.
+    views, and with `levels` 46 more. Each of several speeds (`DetectOptions`) needs as much, and
+    `push` returns the presence at the recording's own.
     """
 
     def __init__(
@@ -168,19 +172,26 @@ class StreamDetector:
         *,
         channels: int = 1,
         levels: bool = False,
+        false_alarms: float = FALSE_ALARMS,
+        speed: float = 0.0,
         networks: Networks | None = None,
     ) -> None:
         networks = networks or shipped()
         self.card = networks.card
+        self.false_alarms = check_false_alarms(false_alarms)
+        speeds = DetectOptions(speed=check_speed(speed)).speeds
         self.sample_rate = arrays.check_rate(sample_rate)
         self.channels = _counted(channels)
-        self._fed = ChannelFeeder(
-            self.sample_rate,
-            self.channels,
-            rate=self.card.rate,
-            network=networks.detector(),
-            width=1 + self.card.bits,
-            levels=levels,
+        self._fed, *self._others = (
+            ChannelFeeder(
+                self.sample_rate,
+                self.channels,
+                rate=round(self.card.rate * one),  # which the network takes for its own
+                network=networks.detector(),
+                width=1 + self.card.bits,
+                levels=levels and one == 1.0,
+            )
+            for one in speeds
         )
         self._keeps_levels = levels
         self._taken, self._ended = 0, False
@@ -203,57 +214,42 @@ class StreamDetector:
         block = _block(np.asarray(samples), self.sample_rate, self.channels)
         self._taken += len(block)
         self._ended = end
-        made = self._fed.push(block.astype(np.float32, copy=False), end=end)
+        floats = block.astype(np.float32, copy=False)
+        made = self._fed.push(floats, end=end)
+        for other in self._others:
+            other.push(floats, end=end)
         return likelihood(np.max([rows[:, 0] for rows in made], axis=0))
 
     def detection(self) -> Detection:
         """Return the detection in what was pushed so far."""
         pushed_s = self._taken / self.sample_rate
-        frames = self._fed.frames(last=self._ended)  # of each view: (frames, 1 + bits)
-        count = len(next(iter(frames.values())))
-        if pushed_s < SHORTEST_S or not count:
+        heard = [
+            (one.rate, sounding(one.frames(last=self._ended))) for one in (self._fed, *self._others)
+        ]
+        if pushed_s < SHORTEST_S or not all(len(v) for _, views in heard for v in views.values()):
             raise too_short(pushed_s)
-        frame_s = self.card.hop / self.card.rate
-        end_s = min(pushed_s, count * frame_s)
-        return weigh_views(frames, frame_s, end_s, self.card)
+        tries = sum(len(views) for _, views in heard)
+        found = []
+        for rate, views in heard:
+            frame_s = self.card.hop / rate
+            end_s = min(pushed_s, len(next(iter(views.values()))) * frame_s)
+            own = weigh_views(
+                views,
+                frame_s,
+                end_s,
+                threshold=self.card.threshold_of(tries),
+                tail=self.card.tail,
+                false_alarms=self.false_alarms,
+                tries=tries,
+            )
+            found.append(replace(own, speed=rate / self.card.rate, speeds_tried=len(heard)))
+        return max(found, key=lambda one: (one.present, one.evidence_s, one.presence))
 
     def analysis(self) -> Analysis:
         """Return the detection so far with its levels, which are kept if `levels` is set."""
         if not self._keeps_levels:
             raise KeyBoundError("this stream keeps no levels", hint="begin it with levels=True")
         return Analysis(self.detection(), self._fed.levels(last=self._ended))
-
-
-def weigh_views(
-    frames: Mapping[int | None, Floats], frame_s: float, end_s: float, card: Card
-) -> Detection:
-    """Return the detection in a recording from the frames (frames, 1 + bits) of each view.
-
-    A silent view raises no false alarm, and is not counted among those tried.
-    """
-    sounding = {c: rows for c, rows in frames.items() if np.any(rows[:, 0] != ABSENT)}
-    tried = sounding or dict(list(frames.items())[:1])
-    views = []
-    for channel, rows in tried.items():
-        presence = rows[:, 0].astype(np.float32, copy=False)
-        own = weigh(
-            presence,
-            rows[:, 1:],
-            frame_s,
-            end_s,
-            threshold=card.threshold_of(len(tried)),
-            tail=card.tail,
-            views=len(tried),
-        )
-        views.append(replace(own, channel=channel))
-    found = strongest(views) if len(views) > 1 else views[0]
-    return replace(found, frame_logits=found.frame_logits.astype(np.float32, copy=False))
-
-
-def too_short(seconds: float) -> AudioError:
-    """Return the error that a recording is too short."""
-    hint = f"at least {SHORTEST_S:g} s, better a second or more"
-    return AudioError(f"{1000 * seconds:.3g} ms is too short for a mark", hint=hint)
 
 
 def as_given(marked: npt.NDArray[Any], dtype: np.dtype[Any], dimensions: int) -> npt.NDArray[Any]:

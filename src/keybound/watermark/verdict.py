@@ -14,21 +14,25 @@ GRADES = ("none", "present", "attributed", "sealed")  # what holds, the least fi
 class Verdict:
     """Whether a recording carries this party's mark, and the evidence.
 
-    `grade` decides. `rule_holds` is the rule V_A alone: presence at or above its threshold and the
-    decoded payload within `rho` bits of the registered one; a seal counts without the mark, which
-    it can outlast. `bound` is the probability that a wrong key passes the rule, corrected for the
-    `tries` parties and the `marks` that were read; `spans` is where the marks are. `seal` is the
-    evidence of the keyed pattern, `roll` that of a rolling code, which anyone can read second by
-    second and embed in other audio. `origin` tells which of the party's records the recording is,
-    where there are records: a seal on other audio than its record is a copy attack, and does not
-    count; a rolling code counts as sealed only on the audio of its record. Where each recording has
-    a mask of its own and nothing says which, `mask_known` is false and `distance` means nothing.
+    `grade` decides. `rule_holds` is the rule V_A alone: a mark is present (`Detection`) and its
+    decoded payload is within `rho` bits of the registered one; a seal counts without the mark,
+    which it can outlast. `bound` is the probability that a wrong key passes the rule, corrected for
+    the `tries` parties and the `marks` that were read; `spans` is where the marks are. `seal` is
+    the evidence of the keyed pattern, `roll` that of a rolling code, which anyone can read second
+    by second and embed in other audio. `origin` tells which of the party's records the recording
+    is, where there are records: a seal on other audio than its record is a copy attack, and does
+    not count; a rolling code counts as sealed only on the audio of its record. Where each recording
+    has a mask of its own and nothing says which, `mask_known` is false and `distance` means
+    nothing.
     """
 
     rule_holds: bool
     present: bool
     presence: float
     threshold: float
+    evidence_s: float
+    evidence_threshold_s: float
+    false_alarms: float
     distance: int
     bits: int
     rho: int
@@ -91,14 +95,18 @@ class Verdict:
             who = "a wrong key" if self.tries == 1 else f"one of {self.tries} wrong keys"
             return f"marked, {agree}; {who} passes with probability {self.bound:.2g}"
         if not self.present:
-            score = f"(presence {self.presence:.3f} under {self.threshold:.3f})"
-            return f"no mark found {score}{self.unsearched}"
+            return f"no mark found ({self.lacks}){self.unsearched}"
         if not self.mask_known:
             return "marked, but the payload cannot be read: no seal and no record gives its mask"
         short = f"{agree}, {self.bits - self.rho} needed"
         if self.unsearched:
             return f"marked, {short}{self.unsearched}"
         return f"marked, but not by this key and payload: {short}"
+
+    @property
+    def lacks(self) -> str:
+        """Return in words what an unmarked recording lacks of a mark."""
+        return f"evidence {self.evidence_s:.2f} s of {self.evidence_threshold_s:.2f} s"
 
     @property
     def unsearched(self) -> str:
@@ -162,6 +170,9 @@ def conclude(
         present=found.present,
         presence=found.presence,
         threshold=found.threshold,
+        evidence_s=found.evidence_s,
+        evidence_threshold_s=found.evidence_threshold_s,
+        false_alarms=found.false_alarms,
         distance=own.distance,
         bits=bits,
         rho=own.rho,

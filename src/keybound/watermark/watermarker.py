@@ -6,7 +6,7 @@ Arrays go through the streams of `stream` in blocks, as files do, so all three a
 import os
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,35 +15,29 @@ import numpy.typing as npt
 from keybound.audio import arrays
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
+from keybound.model.detection import FALSE_ALARMS
 from keybound.model.networks import Networks, shipped
 from keybound.seal.rolling import Roll, find_roll, read_along
 from keybound.seal.search import SealSearch, find
 from keybound.types import Analysis, Detection
-from keybound.watermark.stream import (
+from keybound.watermark.options import (
+    EXCERPT_S,
     SHORTEST_S,
+    USUAL,
+    DetectOptions,
     EmbedOptions,
-    StreamDetector,
-    StreamEmbedder,
-    as_given,
+    Marked,
     too_short,
+    why_unreadable,
 )
+from keybound.watermark.stream import StreamDetector, StreamEmbedder, as_given
 from keybound.watermark.verdict import Evidence, Verdict, conclude, weigh
 
 BLOCK_S = 15.0  # that goes through the networks at once: twice as much takes 150 MB more
-SHORT_S = 1.0  # below this a mark is easily lost
-SILENCE_DBFS = -70.0
 
 
 class MarkWarning(UserWarning):
     """A mark that was asked for cannot be read back from the marked audio."""
-
-
-@dataclass(frozen=True)
-class Marked:
-    """Marked samples, and the keystream position of their seal; None where they have no seal."""
-
-    samples: npt.NDArray[Any]
-    position: int | None
 
 
 class Watermarker:
@@ -64,6 +58,7 @@ class Watermarker:
         position: int | None = None,
         seal: bool = True,
         rolling: bool = False,
+        excerpt: float = EXCERPT_S,
         check: bool = True,
     ) -> npt.NDArray[Any]:
         """Return the samples with a mark: same shape, rate and type.
@@ -74,11 +69,13 @@ class Watermarker:
         so that no two share a pattern. Without one, a random one of the 256 that `verify` searches
         is chosen, and `embed_with_position` returns it. `seal=False` leaves the seal out. With
         `rolling` the code changes every second: with a record of the audio, the learned mark is
-        sealed evidence too, and a piece cut from it needs about three seconds to be read. With
+        sealed evidence too, and a piece cut from it needs about three seconds to be read.
+        `excerpt` is the shortest excerpt, in seconds, that must be attributable: the longer it is,
+        the quieter is the mark; samples that are shorter are marked for their own length. With
         `check` a mark that cannot be read back raises a `MarkWarning`: the host is silent, too
         short or too unlike speech.
         """
-        options = EmbedOptions(key, payload, nonce, position, seal, rolling)
+        options = EmbedOptions(key, payload, nonce, position, seal, rolling, excerpt)
         return self._embed(samples, sample_rate, options, check=check).samples
 
     def embed_with_position(
@@ -92,10 +89,11 @@ class Watermarker:
         position: int | None = None,
         seal: bool = True,
         rolling: bool = False,
+        excerpt: float = EXCERPT_S,
         check: bool = True,
     ) -> Marked:
         """Return what `embed` returns together with the keystream position of the seal."""
-        options = EmbedOptions(key, payload, nonce, position, seal, rolling)
+        options = EmbedOptions(key, payload, nonce, position, seal, rolling, excerpt)
         return self._embed(samples, sample_rate, options, check=check)
 
     def _embed(
@@ -105,7 +103,7 @@ class Watermarker:
         seconds = len(host) / sample_rate
         if seconds < SHORTEST_S:
             raise too_short(seconds)
-        stream = self.embedder(sample_rate, options, channels=host.shape[1])
+        stream = self.embedder(sample_rate, options.within(seconds), channels=host.shape[1])
         *blocks, last = _blocks(host, sample_rate)
         parts = [*map(stream.push, blocks), stream.flush(last)]
         given = np.asarray(samples)
@@ -138,37 +136,57 @@ class Watermarker:
     ) -> StreamEmbedder:
         """Return an embedder of a stream with these weights."""
         return StreamEmbedder(
-            sample_rate,
-            key=options.key,
-            payload=options.payload,
-            nonce=options.nonce,
-            position=options.position,
-            seal=options.seal,
-            rolling=options.rolling,
-            channels=channels,
-            networks=self.networks,
+            sample_rate, **vars(options), channels=channels, networks=self.networks
         )
 
     def detector(
-        self, sample_rate: int, *, channels: int = 1, levels: bool = False
+        self,
+        sample_rate: int,
+        options: DetectOptions = USUAL,
+        *,
+        channels: int = 1,
+        levels: bool = False,
     ) -> StreamDetector:
         """Return a detector of a stream with these weights; with `levels` it also finds seals."""
-        return StreamDetector(sample_rate, channels=channels, levels=levels, networks=self.networks)
+        return StreamDetector(
+            sample_rate, **vars(options), channels=channels, levels=levels, networks=self.networks
+        )
 
-    def detect(self, samples: npt.ArrayLike, sample_rate: int) -> Detection:
+    def detect(
+        self,
+        samples: npt.ArrayLike,
+        sample_rate: int,
+        *,
+        false_alarms: float = FALSE_ALARMS,
+        speed: float = 0.0,
+    ) -> Detection:
         """Return whether there is a mark, and where. No key is needed.
 
         Channels that differ are analysed one by one and as their mix; the strongest counts.
+        `false_alarms` is the share of unmarked recordings that may be found marked; under 3 s it
+        is one in a hundred whatever was asked, and `Detection.false_alarms` says so. With `speed`
+        other playing speeds are tried, up to 0.1 for 10 % slower or faster.
         """
-        return self._pushed(samples, sample_rate, levels=False).detection()
+        options = DetectOptions(false_alarms, speed)
+        return self._pushed(samples, sample_rate, options, levels=False).detection()
 
-    def analyse(self, samples: npt.ArrayLike, sample_rate: int) -> Analysis:
+    def analyse(
+        self,
+        samples: npt.ArrayLike,
+        sample_rate: int,
+        *,
+        false_alarms: float = FALSE_ALARMS,
+        speed: float = 0.0,
+    ) -> Analysis:
         """Return a detection with the levels that `judge` searches, which takes longer."""
-        return self._pushed(samples, sample_rate, levels=True).analysis()
+        options = DetectOptions(false_alarms, speed)
+        return self._pushed(samples, sample_rate, options, levels=True).analysis()
 
-    def _pushed(self, samples: npt.ArrayLike, sample_rate: int, *, levels: bool) -> StreamDetector:
+    def _pushed(
+        self, samples: npt.ArrayLike, sample_rate: int, options: DetectOptions, *, levels: bool
+    ) -> StreamDetector:
         checked = arrays.check(samples, sample_rate)
-        stream = self.detector(sample_rate, channels=checked.shape[1], levels=levels)
+        stream = self.detector(sample_rate, options, channels=checked.shape[1], levels=levels)
         *blocks, last = _blocks(checked, sample_rate)
         for block in blocks:
             stream.push(block)
@@ -185,12 +203,15 @@ class Watermarker:
         nonce: bytes = b"",
         rho: int | None = None,
         search: SealSearch | None = None,
+        false_alarms: float = FALSE_ALARMS,
+        speed: float = 0.0,
     ) -> Verdict:
         """Return whether the recording carries this key's mark with this payload, and its seal.
 
         `search` limits the search for the seal: `SealSearch((7,))` tests position 7 alone.
+        `false_alarms` and `speed` are those of `detect`.
         """
-        found = self.analyse(samples, sample_rate)
+        found = self.analyse(samples, sample_rate, false_alarms=false_alarms, speed=speed)
         return self.judge(found, key=key, payload=payload, nonce=nonce, rho=rho, search=search)
 
     def decode(
@@ -273,15 +294,6 @@ class Watermarker:
         registered = codes.to_bits(payload, bits)
         distance = min(codes.distance(one, registered) for one in payloads)
         return weigh(distance, readings, bits, rho)
-
-
-def why_unreadable(power: float, seconds: float) -> str:
-    """Return the likely reason why a host of this mean square and length holds no mark."""
-    if 10 * np.log10(power + 1e-20) < SILENCE_DBFS:
-        return "the recording is silent"
-    if seconds < SHORT_S:
-        return f"the recording is only {seconds:.2f} s long"
-    return "the recording is mostly silence, or not speech"
 
 
 def _blocks(samples: arrays.Samples, sample_rate: int) -> Iterator[arrays.Samples]:

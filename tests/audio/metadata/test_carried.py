@@ -20,7 +20,7 @@ from keybound.audio.metadata import Metadata
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError
 from keybound.watermark import files
-from keybound.watermark.stream import EmbedOptions
+from keybound.watermark.options import EmbedOptions
 from keybound.watermark.watermarker import Watermarker
 
 KEY, PAYLOAD = Key(bytes(range(32))), 0x5EED

@@ -12,6 +12,7 @@ import numpy as np
 
 from keybound.attacks import copying
 from keybound.benchmark.measure import metrics, removal
+from keybound.benchmark.measure.methods import EXCERPT_S
 from keybound.benchmark.measure.plan import OWN_KEYS, Case, Plan, Suite, each, each_attack, one_row
 from keybound.benchmark.measure.protocol import Clip, Secret
 from keybound.benchmark.measure.rows import Row
@@ -121,6 +122,7 @@ def forged(case: Case, face: Row) -> Row:
     forgery = np.empty_like(case.other)
     for start, reading in zip(starts, readings, strict=True):
         how: Any = {"key": own, "payload": method.decode(reading, None) ^ change}
+        how["excerpt"] = EXCERPT_S
         position = case.secret.position
         made = case.marker.embed(case.other, rate, **how, position=position, check=False)
         forgery[start:] = made[start:]
@@ -169,7 +171,7 @@ def averaged(case: Case, face: Row) -> Row:
 
 def cost(case: Case, face: Row) -> Row:  # noqa: ARG001
     """Measure the quality of the marked recording with its seal and without."""
-    whose: Any = {"key": case.secret.key, "payload": case.secret.payload}
+    whose: Any = {"key": case.secret.key, "payload": case.secret.payload, "excerpt": EXCERPT_S}
     bare = case.marker.embed(case.host, case.method.rate, **whose, seal=False, check=False)
     row: Row = {}
     for which, heard in (("", case.marked), ("_unsealed", bare)):

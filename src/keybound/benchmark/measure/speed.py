@@ -19,7 +19,7 @@ from keybound.benchmark.measure.protocol import Clip, secret_of
 from keybound.benchmark.measure.rows import Row
 from keybound.benchmark.peers import METHODS, available
 from keybound.watermark import files
-from keybound.watermark.stream import EmbedOptions
+from keybound.watermark.options import EmbedOptions
 from keybound.watermark.watermarker import Watermarker
 
 VERBS = ("embed", "detect")

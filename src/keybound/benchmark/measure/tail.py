@@ -18,11 +18,12 @@ from keybound.benchmark.measure.negatives import attacked
 from keybound.benchmark.measure.plan import Case, Plan
 from keybound.benchmark.measure.protocol import Clip
 from keybound.benchmark.measure.rows import Row
-from keybound.model.detection import Tail
+from keybound.model.detection import MOST_FALSE_ALARMS, SHORT_S, Tail
 from keybound.watermark.watermarker import Watermarker
 
 ATTACKS = ("clean", "noise-10", "echo", "lyra-6")  # of the suite
 FILES_S = (1.0, 3.0, 10.0, 60.0, 600.0)  # lengths of its files
+RATE = MOST_FALSE_ALARMS  # rarer ones are not seen in so little speech
 DRAWS = 3  # of each attack's chance, for speech is short and peaks are rare
 HIGHEST = 150  # peaks of all attacks together are the tail
 FEWEST = 10  # peaks in it from which an attack has a scale of its own
@@ -75,12 +76,12 @@ def false_alarms(case: Case, face: Row) -> Row:
     rate = marker.card.rate
     found = marker.detect(joined_speech(plan.speech[0], face["attack"], rate, DRAWS), rate)
     for length_s in plan.files_s:
-        least_s, size = marker.card.tail.threshold(length_s), round(length_s / found.frame_s)
+        least_s, size = marker.card.tail.threshold(length_s, RATE), round(length_s / found.frame_s)
         count = len(found.frame_presence) // size
         files = found.frame_presence[: count * size].reshape(count, size)
         false = sum(
             peaks(file, found.frame_s).max(initial=0) >= least_s
-            or file.mean() >= marker.card.threshold
+            or (length_s < SHORT_S and file.mean() >= marker.card.threshold)
             for file in files
         )
         row["alarms"].append(int(false))
@@ -104,7 +105,9 @@ def in_stereo(marker: Watermarker, plan: Plan, name: str) -> Row:
         pieces = [both[i : i + size] for i in range(0, len(both) - size + 1, size)]
         views = [pieces, [piece.mean(axis=1) for piece in pieces]]
         views += [[piece[:, channel] for piece in pieces] for channel in range(2)]
-        false, *alone = (sum(marker.detect(x, rate).present for x in view) for view in views)
+        false, *alone = (
+            sum(marker.detect(x, rate, false_alarms=RATE).present for x in view) for view in views
+        )
         row["alarms"].append(false)
         row["files"].append(len(pieces))
         row["alone"].append(alone)
