@@ -40,3 +40,17 @@ def test_what_is_taken_out_is_gone(recordings):
     assert np.allclose(copying.scaled(host, np.full((1, 1), 0.5)), host / 2, atol=1e-4)
     most = copying.MOST_DB * np.log(10) / 20
     assert np.abs(copying.in_common(recordings)).max() <= most
+
+
+def test_weights_frame_what_the_codes_of_the_colluders_span():
+    rng = np.random.default_rng(0)
+    own = rng.choice([-1.0, 1.0], (3, 16))
+    majority = np.sign(own.sum(0))
+    theirs = np.vstack([-own[0], majority, -majority])
+    target, weights = copying.nearest(own, theirs, range(3))
+    assert target == 1
+    np.testing.assert_allclose(weights, [1 / 3] * 3, atol=0.2)
+    assert weights.max() <= copying.MOST_WEIGHT + 1e-3
+    assert (
+        copying.nearest(own, theirs, (2,))[0] == 2
+    )  # another is tried only where it is among them

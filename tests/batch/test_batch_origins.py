@@ -18,6 +18,7 @@ from keybound.batch.origins import candidates
 from keybound.crypto.keys import Key
 from keybound.provenance.registry import Registry
 from keybound.seal.search import NOTHING, Sealed
+from keybound.watermark.options import DetectOptions
 from keybound.watermark.watermarker import Watermarker
 
 Run = Callable[..., Any]  # to the outcome of `run` in conftest
@@ -178,18 +179,20 @@ def test_an_output_that_a_kill_left_is_taken_if_its_code_rolls(
     )
 
 
-def test_the_names_of_tasks_without_a_choice_stay_as_they_were() -> None:
-    """Journals of earlier runs are known again."""
+def test_the_names_of_tasks_cover_what_decides_their_results() -> None:
+    """Journals of runs that would give another result are not taken up again."""
     one = worker.Claimant("alice", "k", "ab" * 8, 1, 2)
     seen = worker.Claimant("alice", "k", "ab" * 8, 1, 2, next_position=7, recorded=True)
     item = manifest.Item("a.wav", "/a.wav", "/b.wav")
 
-    def name(verb: str, who: worker.Claimant, *, rolling: bool = False) -> str:
-        return corpus.digest(worker.Job(verb, None, (who,), rolling), item, who, "m")
+    def name(verb: str, who: worker.Claimant, **how: Any) -> str:
+        return corpus.digest(worker.Job(verb, None, (who,), **how), item, who, "m")
 
-    assert name("embed", one) == name("embed", seen) == "f8d2779a599678f81d7049cb"
-    assert name("verify", one) == "a4d465169e955ada2202fe2a"
-    assert name("embed", one, rolling=True) != name("embed", one)
+    assert name("embed", one) == name("embed", seen) == "3a9821c1e0a0f8091332a9f3"
+    marking = [{}, {"rolling": True}, {"excerpt": 1.0}]
+    assert len({name("embed", one, **how) for how in marking}) == 3
+    reading = [{}, {"how": DetectOptions(1e-4)}, {"how": DetectOptions(speed=0.1)}]
+    assert len({name("verify", one, **how) for how in reading}) == 3
     assert name("verify", seen) != name("verify", one)  # then nothing was compared
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keybound.benchmark.measure.protocol import read_clips
+from keybound.audio.folders import read_clips
 
 
 @pytest.fixture

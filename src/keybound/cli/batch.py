@@ -236,12 +236,7 @@ def _job(
 
 
 def _run(
-    job: "Job",
-    planned: "Plan",
-    book: "Journal",
-    asked: Asked,
-    known: "Registry | None",
-    stop: Stop,
+    job: "Job", planned: "Plan", book: "Journal", asked: Asked, known: "Registry | None", stop: Stop
 ) -> None:
     """Do the tasks that remain, with a progress bar."""
     from keybound.batch import corpus, executors
@@ -284,11 +279,7 @@ def _list(items: "Sequence[Item]", planned: "Plan", as_json: bool) -> None:
         missing += not there
         if name in remaining:
             row = {"path": item.path, "output": item.output, "exists": there}
-            words = [
-                item.path,
-                *([item.output] if item.output else []),
-                *([] if there else ["(missing)"]),
-            ]
+            words = filter(None, [item.path, item.output, "" if there else "(missing)"])
             click.echo(json.dumps(row) if as_json else "\t".join(words))
     say(f"{len(items)} files: {len(remaining)} to do, {missing} missing; nothing was done")
 

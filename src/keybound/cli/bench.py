@@ -15,7 +15,7 @@ import click
 from keybound.cli import report, speed
 from keybound.cli.lab import torch_room
 from keybound.cli.report import clips_folder, path_option, rows_file
-from keybound.cli.terminal import options, progress_bar, say
+from keybound.cli.terminal import false_alarms, options, progress_bar, say
 from keybound.errors import missing
 
 if TYPE_CHECKING:
@@ -229,6 +229,7 @@ def bench_lengths(
     click.option(
         "--seconds", type=float, multiple=True, help="Length of files in seconds (may be repeated)."
     ),
+    false_alarms,
     click.option(
         "--stereo",
         is_flag=True,
@@ -243,9 +244,9 @@ def bench_false_alarms(speech: Path, seconds: tuple[float, ...], **how: Any) -> 
 
     --speech must not have been used for calibration.
     """
-    from keybound.benchmark.measure import tail
+    from keybound.benchmark.measure import false_alarms as measured
 
-    _print(tail, "false-alarms", (speech,), files_s=seconds or tail.FILES_S, **how)
+    _print(measured, "false-alarms", (speech,), files_s=seconds or measured.FILES_S, **how)
 
 
 @bench.command("calibrate")

@@ -32,10 +32,17 @@ def speed(
     """Print how many times real time KeyBound and its peers run, side by side on this machine."""
     from keybound.benchmark.measure import speed as measured
     from keybound.benchmark.measure.rows import add_missing
+    from keybound.benchmark.report.layout import markdown
+    from keybound.benchmark.report.summaries import gather
+    from keybound.benchmark.report.tables import make_table
 
     names = methods or measured.NAMES
     found = [row for length_s in seconds for row in measured.measure(length_s, turns, names)]
-    click.echo("\n".join(map(json.dumps, found)) if as_json else measured.table(found))
+    table = make_table(gather(found), "speed")
+    if as_json:
+        click.echo("\n".join(map(json.dumps, found)))
+    elif table is not None:
+        click.echo(markdown(table))
     if rows:
         say(f"wrote {add_missing(rows, found)} rows to {rows}")
 

@@ -5,14 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
+from keybound.audio.folders import read_clips
 from keybound.benchmark.measure import adversaries
-from keybound.benchmark.measure.adversaries import combined, descend, nearest, stepped
+from keybound.benchmark.measure.adversaries import combined, stepped
 from keybound.benchmark.measure.methods import Method, Reading, keybound
-from keybound.benchmark.measure.metrics import snr_db
 from keybound.benchmark.measure.plan import Case, Plan
-from keybound.benchmark.measure.protocol import read_clips
 from keybound.errors import KeyBoundError
 from keybound.model.networks import SHIPPED
 from keybound.training.export import read_detector
@@ -51,18 +49,6 @@ def case_of(method: Method, **plan: object) -> Case:
     return Case(Plan(lambda: method, (DATA,), (), **plan), method, silent, 1.0)
 
 
-def test_weights_frame_what_the_codes_of_the_colluders_span():
-    rng = np.random.default_rng(0)
-    own = rng.choice([-1.0, 1.0], (3, BITS))
-    majority = np.sign(own.sum(0))
-    theirs = np.vstack([-own[0], majority, -majority])
-    target, weights = nearest(own, theirs, range(3))
-    assert target == 1
-    np.testing.assert_allclose(weights, [1 / 3] * 3, atol=0.2)
-    assert weights.max() <= adversaries.MOST + 1e-3
-    assert nearest(own, theirs, (2,))[0] == 2  # another is tried only where it is among them
-
-
 @pytest.mark.parametrize("copies", [2, 3, 8])
 def test_combined_copies_are_read_as_their_codes_add_up(copies):
     case = case_of(linear())
@@ -79,26 +65,6 @@ def test_combined_copies_are_read_as_their_codes_add_up(copies):
         assert rows["nearest"]["accepted"] >= 1
     if copies == 3:  # the majority is nearer to each of them than chance
         assert max(rows["mean"]["errors"]) < 8
-
-
-def frames(clip):
-    """Detect the linear mark in torch: four frames, each with the whole clip's logits."""
-    logits = clip @ torch.from_numpy(PATTERNS.T).float()
-    presence = logits.square().mean(1, keepdim=True) - 0.1
-    return presence.repeat(1, 4), logits[..., None].repeat(1, 1, 4)
-
-
-def test_steps_keep_their_budget_and_reach_their_goal():
-    start = np.random.default_rng(1).standard_normal(SIZE).astype(np.float32) / 10
-    code = spelled(0x5EED)
-    marked = descend(frames, start, code, 20.0)
-    assert snr_db(start, marked) >= 20 - 1e-3
-    read = linear().read(marked)
-    assert (np.sign(read.logits) == code).all()
-    assert read.presence > 2 * linear().read(start).presence
-    less = descend(frames, marked, None, 20.0)
-    assert linear().read(less).presence < read.presence / 2
-    assert snr_db(start, descend(frames, start, code, 40.0)) >= 40 - 1e-3
 
 
 def test_gradients_need_the_detector():

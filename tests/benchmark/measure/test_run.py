@@ -8,19 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import soundfile as sf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from keybound.audio.folders import read_clips
 from keybound.benchmark.measure import calibration
 from keybound.benchmark.measure.methods import keybound, plain
-from keybound.benchmark.measure.metrics import aligned, pesq, si_snr_db, snr_db, stoi, zimtohrli
 from keybound.benchmark.measure.plan import Plan
-from keybound.benchmark.measure.protocol import read_clips, secret_of
+from keybound.benchmark.measure.protocol import secret_of
 from keybound.benchmark.measure.rows import line_of, read_rows, row_in
 from keybound.benchmark.measure.run import ATTACKS, run
 from keybound.benchmark.measure.samples import USUAL, Mean, Rate, Sample, threshold_at
-from keybound.errors import AudioError
 from keybound.model.networks import SHIPPED
 from keybound.watermark.watermarker import Watermarker
 
@@ -91,56 +89,6 @@ def test_intervals():
     assert low < values.mean() < high
     assert high - low == pytest.approx(2 * 1.96 * 0.1 / 20, rel=0.15)
     assert Mean(tuple(values), 0).interval == (low, high)
-
-
-def test_measures_of_audio():
-    host = sf.read(DATA / "flite-rms.flac", dtype="float32")[0][:32000]
-    noise = np.random.default_rng(0).standard_normal(len(host)).astype(np.float32)
-    noise *= np.linalg.norm(host) / np.linalg.norm(noise) / 10
-    assert snr_db(host, host + noise) == pytest.approx(20, abs=0.01)
-    assert si_snr_db(host, 3 * (host + noise)) == pytest.approx(20, abs=0.2)
-    late = np.concatenate([np.zeros(37, np.float32), host[:-37]])
-    back, lag = aligned(host, late)
-    assert lag == 37
-    assert np.array_equal(back[:-37], host[:-37])
-    assert pesq(host, host, 16000) > 4.6 > pesq(host, host + noise, 16000)
-    assert stoi(host, host, 16000) == pytest.approx(1, abs=1e-3)
-    assert zimtohrli(host, 0.1 * host, 16000) == pytest.approx(5, abs=1e-3)  # both are levelled
-    assert zimtohrli(host, host + noise, 16000) < zimtohrli(host, host + noise / 10, 16000) < 5
-    quiet = np.zeros(16000, np.float32)
-    assert snr_db(quiet, quiet) is None
-    assert pesq(quiet, quiet, 16000) is None
-    assert zimtohrli(quiet, quiet, 16000) is None
-
-
-def test_clips_come_in_the_order_of_names(tmp_path):
-    for i, (name, seconds) in enumerate((("b", 2.5), ("a", 1.0), ("c", 0.5), ("B", 3.0))):
-        sf.write(tmp_path / f"{name}.flac", np.full(round(16000 * seconds), 0.1 * (i + 1)), 16000)
-    (tmp_path / "notes.txt").touch()
-    every = [round(float(clip[0]), 1) for clip in read_clips(tmp_path, 1.0, 16000, every=True)]
-    assert every == [0.4, 0.4, 0.4, 0.2, 0.1, 0.1]
-    first = read_clips(tmp_path, 1.0, 16000)
-    assert [round(float(clip[0]), 1) for clip in first] == [0.4, 0.2, 0.1]
-    assert len(read_clips(tmp_path, 1.0, 16000, limit=2)) == 2
-    sf.write(tmp_path / "wide.flac", np.full((48000, 2), [0.1, 0.3]), 48000)
-    assert read_clips(tmp_path, 1.0, 22050)[-1].shape == (22050,)
-
-
-def test_clips_of_a_higher_rate_are_resampled_not_folded(tmp_path):
-    time_s = np.arange(2 * 48000) / 48000
-    heard, lost = (0.1 * np.sin(2 * np.pi * hz * time_s) for hz in (1000, 11000))
-    sf.write(tmp_path / "wide.flac", heard + lost, 48000, subtype="PCM_24")
-    first, second = read_clips(tmp_path, 1.0, 16000, every=True)
-    assert first.dtype == np.float32
-    assert len(first) == len(second) == 16000
-    told = 0.1 * np.sin(2 * np.pi * 1000 * np.arange(16000) / 16000)  # 11 kHz would fold to 5
-    assert np.abs(first - told)[500:].max() < 1e-4
-    assert np.abs(second - told)[:-500].max() < 1e-4
-
-
-def test_a_folder_without_recordings_is_said(tmp_path):
-    with pytest.raises(AudioError, match="no recordings"):
-        read_clips(tmp_path, 1.0, 16000)
 
 
 def test_rows_resume_and_repeat(tmp_path):

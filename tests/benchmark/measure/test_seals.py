@@ -20,7 +20,7 @@ from keybound.benchmark.measure.seals import P_LEVELS
 from keybound.benchmark.peers import chosen
 from keybound.benchmark.report.layout import Table
 from keybound.benchmark.report.summaries import gather
-from keybound.benchmark.report.tables_seals import cost, false_acceptance, forgery, sealed
+from keybound.benchmark.report.tables import make_table
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError
 from keybound.watermark.watermarker import Watermarker
@@ -128,7 +128,7 @@ def test_a_seal_costs_a_little(method, pieces):
 
 def test_a_remover_is_found_by_its_name(method, pieces, tmp_path, monkeypatch):
     pytest.importorskip("torch")
-    from keybound.benchmark.measure import removers
+    from keybound.attacks import removers
 
     monkeypatch.setattr(removers, "WIDTH", 8)
     network = replace(removers.build("gains"), steps=7)
@@ -230,7 +230,7 @@ def test_tables_of_a_few_rows():
     rows.append(base | quality | {"pesq_unsealed": 4.44, "visqol_unsealed": None})
     found = gather(rows)
 
-    table = sealed(found)
+    table = make_table(found, "sealed")
     assert table is not None
     assert [row[0].text for row in table.rows] == ["Clean", "Lyra (6 kbps)"]
     assert line(table, "Clean")[1:5] == ["1.000", "0.750", "6.5", "5.0"]
@@ -239,16 +239,16 @@ def test_tables_of_a_few_rows():
         "recordings: 4 of 3 s, 4 of 10 s; seals that hold: 2 by the rolling code on the audio of "
         "its record, 8 by the pattern."
     )
-    table = false_acceptance(found)
+    table = make_table(found, "false-acceptance")
     assert table is not None
     assert line(table, "all of them")[1:6] == ["3", "1,050", "90", "9", "3"]
     assert line(table, "allowed by p")[3:6] == ["105", "10.5", "1.05"]
-    table = forgery(found)
+    table = make_table(found, "seal-forgery")
     assert table is not None
     replayed = line(table, "the code as anyone reads it, on another host under another seal")
     assert replayed[2:5] == ["2", "0.000", "0.000"]
     copies = line(table, "2 copies of one host with other payloads and positions, averaged")
     assert copies[1:9] == ["10", "4", "0.250", "–", "0.500", "5.0", "3.0", "0.000"]
-    table = cost(found)
+    table = make_table(found, "seal-quality")
     assert table is not None
     assert line(table, "3 s")[2:8] == ["4.440", "4.400", "−0.040", "4.400", "–", "–"]

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from keybound.attacks import attack
+from keybound.audio.metrics import snr_db
 from keybound.benchmark.measure import speed
 from keybound.benchmark.measure.methods import Method, Reading, plain
-from keybound.benchmark.measure.metrics import snr_db
 from keybound.benchmark.measure.protocol import Secret, secret_of
 from keybound.benchmark.peers import METHODS, PEERS, available, chosen, peer
+from keybound.benchmark.report.summaries import gather
+from keybound.benchmark.report.tables import make_table
 from keybound.crypto.codes import to_bits
 from keybound.errors import KeyBoundError
 
@@ -251,7 +253,11 @@ def test_speed_has_rows_for_what_runs(monkeypatch):
         assert row["seconds"] == 1.1
         assert row["times_real_time"] > 0
     json.dumps(rows)
-    title, whole, random = speed.table(rows, beside="whole").splitlines()
-    assert "of whole" in title
-    assert whole.split()[-3:] == ["1", "1", "trained"]
-    assert random.endswith("random")
+    table = make_table(gather(rows), "speed")
+    assert table is not None
+    random, whole = table.rows
+    assert [cell.text for cell in whole[3::2]] == ["–", "–"]  # no AudioSeal beside it
+    assert [line[-1].text for line in (whole, random)] == [
+        "trained",
+        "random: speed needs no training",
+    ]

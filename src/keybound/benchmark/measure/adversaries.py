@@ -4,15 +4,16 @@ Both are stronger than the paper's threat model. Whether a row verifies by prese
 tables, so that one measurement serves every threshold.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import scipy.optimize
 
-from keybound.benchmark.measure import metrics, seals
+from keybound.attacks.copying import Signs, nearest
+from keybound.attacks.gradient import descend
+from keybound.audio import metrics
+from keybound.benchmark.measure import seals
 from keybound.benchmark.measure.plan import Case, Plan, Suite
 from keybound.benchmark.measure.protocol import Clip, Secret
 from keybound.benchmark.measure.rows import Row
@@ -23,14 +24,9 @@ from keybound.errors import KeyBoundError
 COPIES = (2, 3, 5, 8)
 COMBINATIONS = ("mean", "drawn", "nearest")
 PARTIES = 200  # that have no part in the combination
-MOST = 0.5  # of a weight, so that no colluder gives most of the copy
 GOALS = ("remove", "create", "replace")
 BUDGETS_DB = (40, 30, 20)  # of the perturbation under the clip
 HANDLED = ("clean", "mp3")  # recordings whose presence is usual
-STEPS = 30
-WEIGHT = 15.0  # of a code beside presence, whose error is squared
-USUAL = 5.0  # the presence logit of a frame that is surely marked; of an unmarked one less that
-Signs = npt.NDArray[np.float64]  # of codes: 1 for a one, -1 for a zero
 
 
 def each_combination(plan: Plan, index: int) -> list[Row]:  # noqa: ARG001
@@ -75,22 +71,6 @@ def signs(case: Case, secret: Secret) -> Signs:
     mask = case.method.decode(reading, secret.key) ^ case.method.decode(reading, None)
     ones: Signs = codes.to_bits(secret.payload ^ mask, case.method.bits).astype(np.float64)
     return 2 * ones - 1
-
-
-def nearest(own: Signs, theirs: Signs, tried: Sequence[int]) -> tuple[int, Signs]:
-    """Return the target with the fewest wrong bits in the best convex combination, and weights."""
-    best: tuple[int, float, int, Signs] | None = None
-    heavy = 100.0  # makes the weights add up to one
-    rows = np.vstack([own.T, np.full(len(own), heavy)])
-    for target in tried:
-        goal = np.append(theirs[target], heavy)
-        found = scipy.optimize.lsq_linear(rows, goal, (0, MOST), method="bvls")
-        weights = found.x / found.x.sum()
-        wrong = int(np.sum(np.sign(weights @ own) != theirs[target]))
-        if best is None or (wrong, found.cost) < best[:2]:
-            best = (wrong, float(found.cost), target, weights)
-    assert best is not None
-    return best[2], best[3]
 
 
 def each_goal(plan: Plan, index: int) -> list[Row]:  # noqa: ARG001
@@ -138,44 +118,6 @@ def network(make: Callable[[], Any] | None) -> Any:
     if make is None:
         raise KeyBoundError("gradients need the detector in torch", hint="only KeyBound's is here")
     return make()
-
-
-def descend(
-    detector: Callable[[Any], tuple[Any, Any]],
-    start: Clip,
-    code: Signs | None,
-    budget_db: float,
-    steps: int = STEPS,
-) -> Clip:
-    """Return a clip that the detector reads as a code, or as unmarked where there is none.
-
-    Adam on the waveform, towards the presence that is usual; after each step what was added is
-    brought back to `budget_db` under the energy of the clip. The detector returns
-    presence (batch, frames) and logits (batch, bits, frames), which are pooled by presence, as the
-    reader does.
-    """
-    import torch
-    from torch.nn import functional as F
-
-    clip = torch.from_numpy(start)[None]
-    radius = float(clip.norm()) * 10 ** (-budget_db / 20)
-    step = radius / start.size**0.5 / 4
-    added = torch.zeros_like(clip, requires_grad=True)
-    optimiser = torch.optim.Adam([added], lr=step)
-    wanted = None if code is None else torch.from_numpy(code).float()
-    for _ in range(steps):
-        presence, logits = detector(clip + added)
-        pooled = (presence.softmax(1)[:, None] * logits).sum(2)[0]  # (bits,)
-        loss = (presence - (-USUAL if wanted is None else USUAL)).square().mean()
-        bits = pooled.abs() if wanted is None else WEIGHT * F.softplus(-wanted * pooled)
-        loss += bits.mean()
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        with torch.no_grad():
-            added *= min(1.0, radius / (float(added.norm()) + 1e-12))
-    heard: Clip = (clip + added.detach())[0].clamp(-1, 1).numpy()
-    return heard
 
 
 LENGTHS: dict[float, int | None] = {3.0: 100}

@@ -18,11 +18,12 @@ from typing import Any
 
 from keybound.attacks import available
 from keybound.attacks.suites import PAPER
-from keybound.benchmark.measure import run, tail
+from keybound.benchmark.measure import false_alarms, run
 from keybound.benchmark.measure.methods import keybound
 from keybound.benchmark.measure.plan import Plan
 from keybound.benchmark.measure.samples import USUAL, Sample, threshold_at
 from keybound.model.detection import Tail
+from keybound.model.tail import fit, fit_excess
 from keybound.watermark.watermarker import Watermarker
 
 ATTACKS = (*PAPER, "lyra-9.2", "lyra-3.2", "opus-16", "mel")
@@ -67,11 +68,11 @@ def calibrate_evidence(folder: Path, validation: Path, *, attacks: Sequence[str]
 
     How fast high presence gets rarer is measured on the same speech.
     """
-    negatives = tail.measure(Watermarker(folder), validation, attacks)
-    fitted = tail.fit(negatives)
+    negatives = false_alarms.measure(Watermarker(folder), validation, attacks)
+    fitted = fit(negatives)
     card = json.loads((folder / "card.json").read_text())
     card["evidence"] = dataclasses.asdict(fitted)
-    card["thresholds"]["excess"] = tail.fit_excess(negatives)
+    card["thresholds"]["excess"] = fit_excess(negatives)
     (folder / "card.json").write_text(json.dumps(card, indent=1) + "\n")
     return fitted
 

@@ -16,6 +16,7 @@ from keybound.attacks import attack
 from keybound.benchmark.measure.methods import Method, Reading
 from keybound.benchmark.measure.protocol import Clip, Secret, rng_of, secret_of
 from keybound.benchmark.measure.rows import Row
+from keybound.model.detection import FALSE_ALARMS
 from keybound.watermark.watermarker import Watermarker
 
 # Hosts of a suite: the first clip of each recording; pieces of each speaker's recordings, joined;
@@ -47,6 +48,7 @@ class Plan:
     synthetic: Path | None = None
     made_minutes: float = 10.0  # of `null`: the length of each of the made sounds
     files_s: tuple[float, ...] = ()  # of `false-alarms`: lengths of its files
+    false_alarms: float = FALSE_ALARMS  # likewise: the rate that is asked for
     stereo: bool = False  # of `false-alarms`: two channels, and each view of them alone
 
 

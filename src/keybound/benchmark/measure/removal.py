@@ -1,6 +1,6 @@
 """Removal: pairs for an attacker's removers, and what those leave of a mark and of the speech.
 
-The networks and their training are in `removers`, which knows nothing of this room.
+The networks and their training are in `keybound.attacks.removers`.
 """
 
 from collections.abc import Callable
@@ -9,10 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from keybound.benchmark.measure import metrics, removers
+from keybound.attacks import removers
+from keybound.audio import metrics
+from keybound.audio.folders import read_clips
 from keybound.benchmark.measure.methods import Method
 from keybound.benchmark.measure.plan import Case, Plan
-from keybound.benchmark.measure.protocol import Clip, read_clips, secret_of
+from keybound.benchmark.measure.protocol import Clip, secret_of
 from keybound.benchmark.measure.rows import Row
 from keybound.errors import KeyBoundError
 

@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from keybound.attacks import attack, available
-from keybound.benchmark.measure import metrics
+from keybound.audio import metrics
+from keybound.audio.folders import read_clips
 from keybound.benchmark.measure.methods import Method
 from keybound.benchmark.measure.plan import Case, Plan, each_attack
-from keybound.benchmark.measure.protocol import Clip, read_clips, secret_of
+from keybound.benchmark.measure.protocol import Clip, secret_of
 from keybound.benchmark.measure.rows import Row
 
 QUALITY = "quality"  # stands in the place of an attack

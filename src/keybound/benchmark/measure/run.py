@@ -15,15 +15,16 @@ from pathlib import Path
 import numpy as np
 
 from keybound.attacks import available
+from keybound.audio.folders import cut, named_clips, speakers
 from keybound.benchmark.measure import (
     adversaries,
+    false_alarms,
     lengths,
     negatives,
     removal,
     robustness,
     seals,
     security,
-    tail,
 )
 from keybound.benchmark.measure.methods import Method
 from keybound.benchmark.measure.plan import (
@@ -36,7 +37,7 @@ from keybound.benchmark.measure.plan import (
     Suite,
     each_attack,
 )
-from keybound.benchmark.measure.protocol import Clip, cut, named_clips, speakers
+from keybound.benchmark.measure.protocol import Clip
 from keybound.benchmark.measure.rows import Row, add, add_missing, identity, read_rows, rounded
 
 ATTACKS = "attacks"  # the suite whose rows bear no name of a suite
@@ -48,7 +49,7 @@ SUITES: dict[str, Suite] = {
     "remover": Suite(removal.measure, removal.each_remover, {1.0: 200}),  # the paper's 200 clips
     "null": Suite(negatives.measure, negatives.rows, {1.0: 1}, NONE, whole=True),
     "length": Suite(lengths.measure, each_attack, lengths.LENGTHS, JOINED),
-    "false-alarms": Suite(tail.false_alarms, each_attack, {1.0: 1}, NONE, whole=True),
+    "false-alarms": Suite(false_alarms.count, each_attack, {1.0: 1}, NONE, whole=True),
 }
 Progress = Callable[[int, int], None]
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import soundfile as sf
 
-from keybound.benchmark.measure.protocol import read_clips
+from keybound.audio.folders import read_clips
 from keybound.benchmark.measure.rows import Row, table_of
 
 # Name, files, seconds of each, rate and channels.

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from keybound.attacks import copying
-from keybound.benchmark.measure import metrics, removal
+from keybound.audio import metrics
+from keybound.benchmark.measure import removal
 from keybound.benchmark.measure.methods import EXCERPT_S
 from keybound.benchmark.measure.plan import OWN_KEYS, Case, Plan, Suite, each, each_attack, one_row
 from keybound.benchmark.measure.protocol import Clip, Secret

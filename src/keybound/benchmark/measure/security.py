@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from keybound.attacks import copying
-from keybound.benchmark.measure import metrics
+from keybound.audio import metrics
 from keybound.benchmark.measure.methods import Method, Reading
 from keybound.benchmark.measure.plan import Case, Suite, each
 from keybound.benchmark.measure.protocol import Clip, Secret

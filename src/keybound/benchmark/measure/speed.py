@@ -92,19 +92,3 @@ def _jobs(method: Method, seconds: float) -> tuple[Callable[[], Any], Callable[[
     """Return what is timed, in the order of the verbs."""
     clip, secret = _noise(seconds, method.rate), secret_of(0, 0, method.bits)
     return lambda: method.embed(clip, secret), lambda: method.read(clip)
-
-
-def table(rows: Sequence[Row], beside: str = "audioseal") -> str:
-    """Write rows as a small table: times real time, and how often the speed of one method."""
-    speeds = {(row["seconds"], row["method"], row["verb"]): row for row in rows}
-    lines = [f"{'':14}{'s':>6}{'embed':>9}{'detect':>9}{f'of {beside}':>16}  weights"]
-    for seconds, name in dict.fromkeys(key[:2] for key in speeds):
-        embed, detect = (speeds[seconds, name, verb] for verb in VERBS)
-        cells = [f"{row['times_real_time']:9.4g}" for row in (embed, detect)]
-        for row in (embed, detect):
-            other = speeds.get((seconds, beside, row["verb"]))
-            ratio = f"{row['times_real_time'] / other['times_real_time']:.3g}" if other else ""
-            cells.append(f"{ratio:>8}")
-        weights = "trained" if embed["trained"] else "random"
-        lines.append(f"{name:14}{seconds:6g}{''.join(cells)}  {weights}")
-    return "\n".join(lines)

@@ -1,9 +1,10 @@
 """The report: one HTML file with every table, figure and clip, and nothing from outside.
 
-A pure function of the rows and the clips: no dates, no machine, no requests. Style and script
-stand in `report.css` and `report.js` beside this module and are written into the page.
+A pure function of the rows and the clips: no dates, no machine, no requests. `report.html` beside
+this module is the page; `report.css` and `report.js` are written into it.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from html import escape
 from importlib.resources import files
@@ -13,44 +14,15 @@ from matplotlib import rc_context
 
 from keybound.benchmark.measure.rows import Row
 from keybound.benchmark.report import page
-from keybound.benchmark.report.figures import STYLE, Picture, histograms, remover, roc
+from keybound.benchmark.report.figures import LOOKS, STYLE, Picture, histograms, remover, roc
 from keybound.benchmark.report.figures_summary import frontier, heat_map
 from keybound.benchmark.report.gallery import Samples, exhibits
 from keybound.benchmark.report.labels import titled
 from keybound.benchmark.report.summaries import CLEAN, SHIPPED, Evidence, gather
 from keybound.benchmark.report.tables import make_tables
 
-TITLE = "KeyBound benchmark"
 Clips = Mapping[str, tuple[Samples, int]]  # by name: samples and their rate
-GROUPS = {  # heading -> tables and figures by name, in order
-    "Summary": ("glance", "heat-map"),
-    "Robustness": ("robustness", "attribution", "lengths", "other-speech", "roc", "roc-others"),
-    "False positives": ("false-positives", "other-audio", "scores-"),
-    "Security": (
-        "security", "wrong-key", "tolerance", "beta", "forgeries", "remover", "remover-plot",
-        "collusion", "gradient", "host-binding",
-    ),
-    "Seals": ("sealed", "false-acceptance", "seal-forgery", "seal-copy", "seal-quality"),
-    "Quality": ("quality", "frontier", "damage"),
-    "Channels": (
-        "resynthesis", "compound", "pairs", "everyday", "raw-bench", "audiomarkbench",
-    ),
-    "Studies": ("ablation", "payload-length", "operating-point"),
-    "Certainty": ("intervals", "attack-intervals"),
-    "Facts": ("configuration", "speed", "not-run"),
-}  # fmt: skip
 FOLDED = ("-others",)  # figures that open on demand
-POLICY = (
-    "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'; "
-    "script-src 'unsafe-inline'"
-)
-READING = """<p><b>DA</b>, detection accuracy: the share of marked clips whose presence score
-reaches a threshold; anyone can compute it. <b>BA</b>, bit accuracy: the share of payload bits read
-rightly with the key. <b>V<sub>A</sub></b>: the share of clips that verify, presence and at most ρ
-wrong bits. <b>FPR</b>: the share of equally attacked unmarked clips that reach the threshold.
-<b>Shipped</b> is the method's own threshold, set beforehand; <b>1 %</b> is the paper's protocol,
-set on the clean unmarked clips of the test itself. Figures in <span class="published">grey</span>
-are the paper's; none of them was measured here.</p>"""
 
 
 def pictures(e: Evidence) -> list[Picture]:
@@ -71,7 +43,7 @@ def report(rows: Iterable[Row], clips: Clips | None = None) -> str:
     for item in pictures(evidence):
         folded = item.name.endswith(FOLDED)
         pieces[item.name] = (item.title, page.picture(item, folded=folded))
-    grouped = {title: _matching(names, pieces) for title, names in GROUPS.items()}
+    grouped = {title: _matching(names, pieces) for title, names in LOOKS["sections"].items()}
     placed = {name for names in grouped.values() for name in names}
     grouped["More"] = [name for name in pieces if name not in placed]
     sections, index = [], []
@@ -115,7 +87,7 @@ def _opening(e: Evidence, count: int) -> str:
         lines += f"<dt>{page.words(titled(method))}</dt><dd>{told}</dd>"
     older = f" {e.older:,} rows of earlier versions are left out." if e.older else ""
     lead = f'<p class="lead">Made from {count:,} measured rows.{older}</p>'
-    return f'{lead}<dl class="facts">{lines}</dl>{READING}'
+    return f'{lead}<dl class="facts">{lines}</dl>'
 
 
 def _facts(e: Evidence, method: str) -> list[str]:
@@ -151,33 +123,9 @@ def _entry(heading: str, items: Iterable[tuple[str, str]]) -> str:
 
 
 def _document(opening: str, index: Iterable[str], sections: Iterable[str]) -> str:
-    here = files("keybound.benchmark.report")
-    style = (here / "report.css").read_text(encoding="utf-8")
-    script = (here / "report.js").read_text(encoding="utf-8")
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<meta name="color-scheme" content="light dark">
-<title>{TITLE}</title>
-<style>
-{style}</style>
-</head>
-<body>
-<a class="skip" href="#main">Skip to the figures</a>
-<nav aria-label="Contents"><ol>{"".join(index)}</ol></nav>
-<main id="main">
-<header>
-<h1>{TITLE}</h1>
-<button type="button" id="theme" hidden>Theme: auto</button>
-</header>
-{opening}
-{"".join(sections)}
-</main>
-<script>
-{script}</script>
-</body>
-</html>
-"""
+    def text(name: str) -> str:
+        return (files(__package__) / name).read_text(encoding="utf-8")
+
+    parts = {"opening": opening, "index": "".join(index), "sections": "".join(sections)}
+    parts |= {"style": text("report.css"), "script": text("report.js")}
+    return re.sub(r"<!--(\w+)-->", lambda place: parts[place[1]], text("report.html"))

@@ -5,8 +5,10 @@ place, and under the settings of `STYLE`, which the caller puts in force. Nothin
 here but as bytes.
 """
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from io import BytesIO
 from typing import Any
 
@@ -17,33 +19,18 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from keybound.benchmark.report import paper
+from keybound.benchmark.report.descriptions import DESCRIPTIONS, fill
 from keybound.benchmark.report.labels import label, titled
 from keybound.benchmark.report.summaries import CLEAN, NOMINAL, SHIPPED, Evidence, natural
 
-COLOURS = {  # by the names that the page has for them
-    "ink": "#1f2a37",  # text and axes
-    "soft": "#6b7785",  # second voice
-    "faint": "#d3d9e0",  # grid
-    "mark": "#2563c9",  # ours, or marked
-    "host": "#c2710c",  # unmarked
-    "alarm": "#c93a3a",  # what is bad
-    "heat": "#cf4238",  # what is lost, behind a number
-}
+LOOKS = tomllib.loads((files(__package__) / "report.toml").read_text(encoding="utf-8"))
+COLOURS: dict[str, str] = LOOKS["colours"]
 INK, SOFT, FAINT, MARK, HOST, ALARM, HEAT = COLOURS.values()
-STYLE: dict[str, Any] = {
-    "svg.fonttype": "none", "font.size": 9, "axes.titlesize": 9, "axes.labelsize": 9,
-    "xtick.labelsize": 8, "ytick.labelsize": 8, "legend.fontsize": 8.5, "text.color": INK,
-    "axes.labelcolor": INK, "axes.edgecolor": SOFT, "xtick.color": SOFT, "ytick.color": SOFT,
-    "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.8,
-    "grid.color": FAINT, "grid.linewidth": 0.7, "axes.axisbelow": True, "legend.frameon": False,
-    "xtick.labelcolor": INK, "ytick.labelcolor": INK, "axes.titlecolor": INK,
-    "axes.titlelocation": "left", "figure.facecolor": "none", "axes.facecolor": "none",
-}  # fmt: skip
+STYLE: dict[str, Any] = {key: COLOURS.get(value, value) for key, value in LOOKS["style"].items()}
 COLUMNS = 5  # of small panels
 DASHES = ((0, ()), (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
 BINS = 30  # of a histogram
 FEW_CHAINS, MOST_PANELS = 12, 60  # more would drown the rest; the tables have them all
-NETWORKS = {"unet": "U-net on the waveform", "gains": "network that predicts gains"}
 LOWEST_RATE = 1e-3  # where the logarithmic axis of a ROC curve begins
 
 
@@ -56,6 +43,22 @@ class Picture:
     caption: str
     alt: str
     figure: Figure
+
+
+def picture(name: str, figure: Figure, **words: object) -> Picture:
+    """Return a figure with the words that `report.toml` has for it, completed by those given."""
+    filled = {key: str(said) for key, said in words.items()}
+    return Picture(
+        **{k: fill(text, filled) for k, text in LOOKS["figures"][name].items()}, figure=figure
+    )
+
+
+def shown(e: Evidence, method: str, attacks: Sequence[str], *, suite: bool) -> dict[str, object]:
+    """Return the words on a figure of panels: how many of which attacks, where they part worst."""
+    others, rest = ("", "") if suite else ("-others", ", other attacks")
+    which = "the paper's attacks" if suite else "other attacks"
+    words = {"others": others, "rest": rest, "which": which, "panels": len(attacks)}
+    return {**words, "worst": worst_parting(e, method, attacks)}
 
 
 def blank(width: float, height: float) -> Figure:
@@ -133,17 +136,8 @@ def roc(e: Evidence, *, suite: bool = True) -> Picture | None:
     names = [titled(method) for method in methods]
     lines = [Line2D([], [], **style) for style in styles]
     legend(figure, dict(zip(names, lines, strict=True)), len(names))
-    which = "the paper's attacks" if suite else "other attacks"
-    return Picture(
-        "roc" if suite else "roc-others",
-        "ROC curves" if suite else "ROC curves, other attacks",
-        f"Detection against false positives under {which}, unmarked clips attacked alike. A curve "
-        "in the upper left corner parts marked from unmarked clips; the number is the detection "
-        f"rate of {names[0]} at 1 % false positives.",
-        f"ROC curves of {', '.join(names)} in {len(attacks)} panels, one for each attack. "
-        + worst_parting(e, methods[0], attacks),
-        figure,
-    )
+    words = shown(e, methods[0], attacks, suite=suite)
+    return picture("roc", figure, **words, first=names[0], methods=", ".join(names))
 
 
 def roc_curve(marked: Sequence[float], unmarked: Sequence[float]) -> tuple[Any, Any]:
@@ -200,16 +194,8 @@ def histograms(e: Evidence, method: str, *, suite: bool = True) -> Picture | Non
         told = "shipped threshold" if which == SHIPPED else "1 % clean threshold"
         entries[told] = Line2D([], [], color=INK, lw=1.1, ls=dash)
     legend(figure, entries)
-    rest = "" if suite else ", other attacks"
-    return Picture(
-        f"scores-{method}{'' if suite else '-others'}",
-        f"Presence scores of {titled(method)}{rest}",
-        "Share of clips by presence score, under the same attack marked and unmarked. Unmarked "
-        "clips to the right of a threshold are false positives.",
-        f"Histograms of the presence scores of {titled(method)} in {len(attacks)} panels, one for "
-        "each attack, marked and unmarked. " + worst_parting(e, method, attacks),
-        figure,
-    )
+    words = shown(e, method, attacks, suite=suite)
+    return picture("scores", figure, **words, id=method, method=titled(method))
 
 
 def remover(e: Evidence, method: str = "keybound") -> Picture | None:
@@ -218,7 +204,9 @@ def remover(e: Evidence, method: str = "keybound") -> Picture | None:
     if not every:
         return None
     networks = every.by("network")[::-1]  # the paper's U-net first
-    budgets = sorted({row["budget"] for row in every.rows} | set(paper.REMOVER))
+    theirs = {int(k.split()[1]): figures for k, figures in paper.TABLES["remover"].items()}
+    names = DESCRIPTIONS["remover"].names["network"]
+    budgets = sorted({row["budget"] for row in every.rows} | set(theirs))
     figure = blank(4.3 * len(networks) + 0.3, 3.3)
     grid = figure.subplots(1, len(networks), sharey=True, squeeze=False)[0]
     told = []
@@ -230,16 +218,16 @@ def remover(e: Evidence, method: str = "keybound") -> Picture | None:
         axes.axhspan(0, 0.5, color=ALARM, alpha=0.09, lw=0)
         axes.text(-0.1, 0.025, "removed: DA < .5", color=ALARM, size=8)
         if network == "unet":
-            steps = [place for place, budget in enumerate(budgets) if budget in paper.REMOVER]
-            for column, dash in ((0, DASHES[0]), (1, DASHES[1])):
-                theirs = [paper.REMOVER[budgets[place]][column] for place in steps]
-                axes.plot(steps, theirs, color=SOFT, ls=dash, lw=1.2, marker="o", ms=3, mfc="none")
+            steps = [place for place, budget in enumerate(budgets) if budget in theirs]
+            for column, dash in (("DA", DASHES[0]), ("BA", DASHES[1])):
+                values = [theirs[budgets[place]][column] for place in steps]
+                axes.plot(steps, values, color=SOFT, ls=dash, lw=1.2, marker="o", ms=3, mfc="none")
         for values, dash in ((da, DASHES[0]), (ba, DASHES[1])):
             known = [(p, v) for p, v in zip(at, values, strict=True) if v is not None]
             axes.plot(*zip(*known, strict=True), color=MARK, ls=dash, lw=1.9, marker="o", ms=4)
         axes.set(ylim=(0, 1.03), xlim=(-0.15, len(budgets) - 0.8))
         axes.set_xticks(range(len(budgets)), [f"{budget // 1000}k" for budget in budgets])
-        axes.set_title(NETWORKS.get(network, network))
+        axes.set_title(names.get(network, network).partition(" (")[0])
         axes.set_xlabel("training steps of the remover")
         axes.grid(axis="y")
         last = da[-1] if da and da[-1] is not None else float("nan")
@@ -250,13 +238,4 @@ def remover(e: Evidence, method: str = "keybound") -> Picture | None:
         for measure, dash in zip(("DA", "BA"), DASHES, strict=False)
     }
     legend(figure, entries)
-    return Picture(
-        "remover-plot",
-        "Learned remover by training",
-        "Detection and bit accuracy after a remover of growing training budget, as in the paper's "
-        "figure; in the shaded region the mark counts as removed.",
-        f"Detection and bit accuracy of {titled(method)} by the remover's steps: "
-        + "; ".join(told)
-        + ".",
-        figure,
-    )
+    return picture("remover", figure, method=titled(method), left="; ".join(told))

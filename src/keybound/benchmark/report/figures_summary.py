@@ -21,8 +21,9 @@ from keybound.benchmark.report.figures import (
     Picture,
     blank,
     legend,
+    picture,
 )
-from keybound.benchmark.report.labels import label, paper_name, titled
+from keybound.benchmark.report.labels import label, titled
 from keybound.benchmark.report.summaries import Evidence, natural
 
 CHANCE = {"DA": 0.0, "BA": 0.5}  # the worst that a figure can be
@@ -41,7 +42,8 @@ def columns(e: Evidence) -> dict[str, Figures]:
         }
     for method in ("keybound", *paper.PEERS):
         told = "KeyBound\npaper" if method == "keybound" else f"{titled(method)}\npublished"
-        found[told] = {a: (of[method][0], of[method][1]) for a, of in paper.ROBUSTNESS.items()}
+        figures = paper.ROBUSTNESS[method]
+        found[told] = {attack: (of["DA"], of["BA"]) for attack, of in figures.items()}
     return found
 
 
@@ -61,7 +63,7 @@ def heat_map(e: Evidence) -> Picture | None:
     for place, (told, figures) in enumerate(by_method.items()):
         ours = place < len(e.marked_methods)
         for line, attack in enumerate(attacks):
-            pair = figures.get(attack if ours else paper_name(attack))
+            pair = figures.get(attack if ours else paper.stands_for(attack))
             for side, value in enumerate(pair or (None, None)):
                 x = place * (2 + gap) + side
                 _square(axes, x, line, value, CHANCE["DA" if side == 0 else "BA"])
@@ -82,14 +84,7 @@ def heat_map(e: Evidence) -> Picture | None:
     first = by_method[titled(e.marked_methods[0])]
     lost = min(((ba, a) for a, (_, ba) in first.items() if ba is not None), default=None)
     told = f"Our lowest bit accuracy is {lost[0]:.3f} under {label(lost[1])}." if lost else ""
-    return Picture(
-        "heat-map",
-        "Every attack at a glance",
-        "DA and BA by method and attack; the redder, the more is lost (BA .5 is chance). In the "
-        "row of Lyra the paper's columns show EnCodec.",
-        f"Heat map of DA and BA, {len(attacks)} attacks by {width} methods. {told}",
-        figure,
-    )
+    return picture("heat-map", figure, attacks=len(attacks), methods=width, lowest=told)
 
 
 def _square(axes: Any, x: float, y: int, value: float | None, chance: float) -> None:
@@ -132,8 +127,8 @@ def frontier(e: Evidence) -> Picture | None:
             style = {"marker": "*", "ms": 13} if ours else {"marker": "D", "ms": 5}
             axes.plot(pesq, ba, color=MARK if ours else SOFT, ls="none", **style)
             tags.append((pesq, ba, titled(method), MARK if ours else INK))
-        for method, (pesq, _, _) in paper.QUALITY.items():
-            ba = paper.ROBUSTNESS[paper_name(attack)][method][1]
+        for method, figures in paper.TABLES["quality"].items():
+            pesq, ba = figures["PESQ"], paper.ROBUSTNESS[method][paper.stands_for(attack)]["BA"]
             axes.plot(pesq, ba, color=SOFT, marker="o", ms=6, mfc="none", ls="none")
             tags.append((pesq, ba, titled(method), SOFT))
         write_tags(axes, tags)
@@ -154,14 +149,7 @@ def frontier(e: Evidence) -> Picture | None:
     legend(figure, entries)
     first = measured[0]
     pesq = e.of(first, "quality").mean("pesq").value
-    return Picture(
-        "frontier",
-        "Quality against robustness",
-        "Bit accuracy over PESQ; the upper right corner is where a mark wants to be. Chance is .5.",
-        f"Scatter of bit accuracy against PESQ under a denoiser and a codec. {titled(first)} is "
-        f"at PESQ {pesq:.2f}, the paper's KeyBound at 3.03.",
-        figure,
-    )
+    return picture("frontier", figure, method=titled(first), pesq=f"{pesq:.2f}")
 
 
 def write_tags(axes: Any, tags: Sequence[tuple[float, float, str, str]]) -> None:

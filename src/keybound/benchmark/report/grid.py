@@ -1,65 +1,70 @@
-"""Grids: tables of values, described as data: a line of text for each column, a tuple for each row.
+"""Grids: descriptions and values in, tables of cells out.
 
 The forms of the columns say how values are printed. Knows nothing of what is measured.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from keybound.benchmark.report import layout
+from keybound.benchmark.report.descriptions import Description, fill
 from keybound.benchmark.report.labels import NOTES, TOO_MANY, titled
 from keybound.benchmark.report.layout import Cell, Column, Table
 
 Rows = list[Any]  # of headings, which are strings, and of tuples: a name and values
 
 
-def grid(caption: str, heads: str, rows: Iterable[Any], *notes: str) -> Table | None:
-    """Return a table of values; `heads` has lines of columns: GROUP: LABEL; LABEL | HELP | FORM.
+def grid(
+    d: Description,
+    rows: Iterable[Any],
+    words: Mapping[str, str] | None = None,
+    each: Sequence[Mapping[str, str]] | None = None,
+) -> Table | None:
+    """Return a described table of values; `words` fill the braces of its caption and notes.
 
-    A row is a heading, or its name and values, which the form of their column prints: a number of
-    digits, behind it `@` and the digits that the paper printed, `<` where less is better, `p` for
-    the paper's own figures; `words` is text flush left. A pair is our figure and the paper's.
+    A row is a heading, or its name and values, which the form of their column prints.
     """
-    columns: list[Column] = []
-    forms = []
-    for head in heads.strip().splitlines():
-        named, told, form = (*(part.strip() for part in head.split(" | ")), "")[:3]
-        group, _, labels = named.rpartition(": ")
-        for text in labels.split("; "):
-            columns.append(Column(text, told, group, words=form == "words" or not columns))
-            forms.append(form)
-    made = [row if isinstance(row, str) else tuple(_cells(row, forms)) for row in rows]
-    return noted(caption, columns, made, *notes)
+    heads = d.heads(each)
+    forms = [head.form for head in heads]
+
+    def line(name: str, *values: Any) -> tuple[Cell, ...]:
+        # A cell may span several columns.
+        pairs = zip(values, forms[1:], strict=False)
+        return (Cell(name, kind="name"), *(cell(value, form) for value, form in pairs))
+
+    made = [row if isinstance(row, str) else line(*row) for row in rows]
+    return noted(d, [head.column for head in heads], made, words or {})
 
 
-def _cells(row: Sequence[Any], forms: Sequence[str]) -> Iterator[Cell]:
-    yield Cell(row[0], kind="name")
-    for value, form in zip(row[1:], forms[1:], strict=False):  # a cell may span several columns
-        digits, _, printed = form.rstrip("p<").partition("@")
-        kind = "published" if form.endswith("p") else ""
-        if isinstance(value, Cell):
-            yield value
-        elif isinstance(value, str | int):
-            yield Cell(str(value), kind=kind)
-        elif isinstance(value, tuple):
-            ours, theirs = value
-            how: Any = {"printed": int(printed) if printed else None}
-            how["lower_is_better"] = form.endswith("<")
-            yield layout.against(ours, theirs, int(digits), **how)
-        else:
-            yield layout.figure(value, int(digits), kind=kind)
+def cell(value: Any, form: str) -> Cell:
+    """Return a value as its form prints it; a pair is our figure and the paper's."""
+    digits, _, printed = form.rstrip("p<†").partition("@")
+    kind = "published" if form.endswith("p") else ""
+    if isinstance(value, Cell):
+        return value
+    if isinstance(value, str | int):
+        return Cell(str(value), kind=kind)
+    if form.endswith("†"):
+        return rate_of_alarms(value, int(digits))
+    if isinstance(value, tuple):
+        ours, theirs = value
+        how: Any = {"printed": int(printed), "lower_is_better": form.endswith("<")}
+        return layout.against(ours, theirs, int(digits), **how)
+    return layout.figure(value, int(digits), kind=kind)
 
 
 def noted(
-    caption: str, columns: Sequence[Column], rows: Sequence[Any], *notes: str
+    d: Description, columns: Sequence[Column], rows: Sequence[Any], words: Mapping[str, str]
 ) -> Table | None:
     """Return a table with the notes that its marks need; None where it has headings alone."""
     cells = [cell for row in rows if not isinstance(row, str) for cell in row]
     if not cells:
         return None
     seen = {cell.mark for cell in cells} | {cell.text for cell in cells}
-    needed = (note for mark, note in NOTES.items() if mark in seen)
-    return Table("", "", caption, tuple(columns), tuple(rows), (*needed, *notes))
+    needed = [note for mark, note in NOTES.items() if mark in seen and not d.unmarked]
+    notes = [note for text in d.notes for note in fill(text, words).splitlines()]
+    caption = fill(d.caption, words)
+    return Table(d.name, d.title, caption, tuple(columns), tuple(rows), (*needed, *notes))
 
 
 def rate_of_alarms(value: float | None, digits: int = 3) -> Cell:

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 
 from keybound.benchmark.report import paper
+from keybound.benchmark.report.descriptions import METHODS
 from keybound.benchmark.report.layout import BEHIND, BELOW, EMPTY, OVER, STANDS_IN
 from keybound.benchmark.report.summaries import CLEAN, NOMINAL, SHIPPED, Evidence, natural
 
-PUBLISHED = "as the paper published it, not measured by us"
 FAR = 0.02  # a figure on other speech that is further below the main set's is marked
 TOO_MANY = 2 * NOMINAL  # a realised false-positive rate above this is marked
 
@@ -25,7 +25,7 @@ def titled(method: str) -> str:
         return f"short schedule, {mechanisms(method)}"
     if method.startswith("landmark/"):
         return method.replace("/", ": ")
-    return paper.NAMES.get(method, method)
+    return METHODS.get(method, method)
 
 
 def mechanisms(method: str) -> str:
@@ -36,20 +36,14 @@ def mechanisms(method: str) -> str:
 
 def label(attack: str) -> str:
     """Return the printed name of an attack or a chain."""
-    known = {a: text for _, a, text in paper.SUITE}
     if "+" in attack:
-        return " → ".join(known.get(a, a).partition(",")[0] for a in attack.split("+"))
-    return known.get(attack, attack)
+        return " → ".join(paper.LABELS.get(a, a).partition(",")[0] for a in attack.split("+"))
+    return paper.LABELS.get(attack, attack)
 
 
-def paper_name(attack: str) -> str:
-    """Return the attack of the paper that an attack or a chain stands in for, or itself."""
-    return "+".join(paper.STAND_IN.get(part, part) for part in attack.split("+"))
-
-
-def in_order(attacks: Iterable[str]) -> list[str]:
-    """Return attacks in order: the paper's in its order, then the rest by name."""
-    rank = {attack: place for place, attack in enumerate(paper.ATTACKS)}
+def in_order(attacks: Iterable[str], known: Sequence[str] = paper.ATTACKS) -> list[str]:
+    """Return attacks in order: known ones, by default the paper's, then the rest by name."""
+    rank = {attack: place for place, attack in enumerate(known)}
     return sorted(attacks, key=lambda attack: (rank.get(attack, len(rank)), natural(attack)))
 
 

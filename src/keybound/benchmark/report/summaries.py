@@ -4,13 +4,13 @@ Nothing here prints, draws or knows the paper's figures.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from keybound.benchmark.measure.methods import STUDIES
 from keybound.benchmark.measure.rows import Row, identity
-from keybound.benchmark.measure.samples import RHO, USUAL, Mean, Sample, threshold_at
+from keybound.benchmark.measure.samples import RHO, USUAL, Sample, threshold_at
 
 SECOND = 1.0  # the clips of the main tables; other lengths have their own
 NOMINAL = 0.01  # the false-positive rate that thresholds are set for
@@ -148,9 +148,3 @@ def natural(name: str) -> list[tuple[bool, float, str]]:
     """Return a key that sorts the numbers in names by their size."""
     parts = re.split(r"(\d+(?:\.\d+)?)", name)
     return [(i % 2 == 1, float(p) if i % 2 else 0.0, p) for i, p in enumerate(parts)]
-
-
-def total_left_out(means: Mapping[str, Mean]) -> str:
-    """Return how many clips each measure could not score, or "none"."""
-    found = (f"{label} {mean.left_out}" for label, mean in means.items() if mean.left_out)
-    return ", ".join(found) or "none"

@@ -5,76 +5,55 @@ CI can make them again. A table without rows is left out and named in the index,
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 
 from keybound.benchmark.measure.rows import Row
-from keybound.benchmark.report import tables_adversaries as adversaries
-from keybound.benchmark.report import tables_attacks as attacks
-from keybound.benchmark.report import tables_channels as channels
-from keybound.benchmark.report import tables_keys as keys
-from keybound.benchmark.report import tables_quality as quality
-from keybound.benchmark.report import tables_seals as seals
-from keybound.benchmark.report import tables_security as security
-from keybound.benchmark.report import tables_studies as studies
+from keybound.benchmark.report import tables_facts as facts
+from keybound.benchmark.report import tables_special as special
+from keybound.benchmark.report import tables_suites as suites
+from keybound.benchmark.report.descriptions import DESCRIPTIONS, Description
 from keybound.benchmark.report.layout import Table, check, latex, markdown
 from keybound.benchmark.report.summaries import Evidence, gather
+from keybound.benchmark.report.tables_attacks import attack_table
 
-# By title: the name in links, and what makes the table, or None where it has no rows.
-TABLES: dict[str, tuple[str, Callable[[Evidence], Table | None]]] = {
-    "At a glance": ("glance", studies.glance),
-    "Robustness": ("robustness", attacks.robustness),
-    "Attribution": ("attribution", attacks.attribution),
-    "False-positive control": ("false-positives", attacks.false_positives),
-    "False positives on other audio": ("other-audio", security.other_audio),
-    "No-key reading and transplants": ("security", keys.security),
-    "Right key, no key, wrong keys": ("wrong-key", keys.wrong_key),
-    "V_A and β by tolerance": ("tolerance", keys.tolerance),
-    "β by payload length": ("beta", keys.beta),
-    "Marks over marks, averages, known payloads": ("forgeries", security.forgeries),
-    "Learned remover": ("remover", security.remover),
-    "Combined copies": ("collusion", adversaries.collusion),
-    "Gradient steps": ("gradient", adversaries.gradient),
-    "Host binding": ("host-binding", security.host_binding),
-    "Sealed evidence": ("sealed", seals.sealed),
-    "False acceptance of seals": ("false-acceptance", seals.false_acceptance),
-    "Forgery and removal of seals": ("seal-forgery", seals.forgery),
-    "Copied marks": ("seal-copy", seals.copies),
-    "Quality with and without a seal": ("seal-quality", seals.cost),
-    "Quality of the marked clips": ("quality", quality.quality),
-    "Re-synthesis": ("resynthesis", channels.resynthesis),
-    "Compound attacks": ("compound", attacks.compound),
-    "Every pair of the catalogue": ("pairs", attacks.pairs),
-    "What users meet": ("everyday", channels.everyday),
-    "RAW-Bench strict": ("raw-bench", channels.raw_bench),
-    "AudioMarkBench": ("audiomarkbench", channels.audiomarkbench),
-    "Longer clips": ("lengths", attacks.lengths),
-    "Other speech": ("other-speech", channels.other_speech),
-    "Damage of each attack": ("damage", channels.damage),
-    "Confidence intervals": ("intervals", quality.intervals),
-    "Confidence intervals by attack": ("attack-intervals", quality.attack_intervals),
-    "Ablation": ("ablation", studies.ablation),
-    "Payload length": ("payload-length", studies.payload_length),
-    "Operating point": ("operating-point", studies.operating_point),
-    "Attack configuration": ("configuration", channels.configuration),
-    "Speed": ("speed", quality.speed),
-    "Weights measured": ("weights", quality.weights),
-    "Not run": ("not-run", quality.missing),
+# What makes the rows of a table that neither blocks nor parts describe, by its name.
+MAKERS: dict[str, Callable[[Evidence, Description], Table | None]] = {
+    "glance": special.glance,
+    "other-audio": special.other_audio,
+    "wrong-key": special.wrong_key,
+    "tolerance": special.tolerance,
+    "beta": special.beta,
+    "collusion": suites.collusion,
+    "sealed": suites.sealed,
+    "false-acceptance": special.false_acceptance,
+    "quality": suites.quality,
+    "pairs": special.pairs,
+    "intervals": special.intervals,
+    "attack-intervals": suites.attack_intervals,
+    "operating-point": suites.operating_point,
+    "configuration": facts.configuration,
+    "speed": facts.speed,
+    "weights": facts.weights,
+    "not-run": facts.not_run,
 }
 PREAMBLE = """% Made from the rows by `keybound bench tables`: do not edit.
 % Needs booktabs, graphicx and amssymb."""
 
 
+def make_table(evidence: Evidence, name: str) -> Table | None:
+    """Return a table as it is described, or None where it has no rows."""
+    described = DESCRIPTIONS[name]
+    make = MAKERS.get(name, attack_table if described.blocks else suites.suite_table)
+    table = make(evidence, described)
+    return table and check(table)
+
+
 def make_tables(rows: Iterable[Row]) -> tuple[list[Table], list[str]]:
     """Return every table that the rows have, and the titles of those without rows."""
     evidence = gather(rows)
-    tables, empty = [], []
-    for title, (name, make) in TABLES.items():
-        if table := make(evidence):
-            tables.append(check(replace(table, name=name, title=title)))
-        else:
-            empty.append(title)
-    return tables, empty
+    made = {name: make_table(evidence, name) for name in DESCRIPTIONS}
+    empty = [DESCRIPTIONS[name].title for name, table in made.items() if table is None]
+    return [table for table in made.values() if table is not None], empty
 
 
 def render(rows: Iterable[Row]) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Measures of audio. Each takes plain arrays and returns a plain number.
 
-A measure that cannot score a clip returns None, so that means can leave it out and count it.
+A measure that cannot score a clip returns None, so that means can leave it out and count it. The
+packages that some need are those of the extra `bench`, imported when they are asked for.
 """
 
 import warnings
@@ -10,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.signal
+import numpy.typing as npt
 
 from keybound.audio import recordings
-from keybound.benchmark.measure.protocol import Clip
 
+Clip = npt.NDArray[np.float32]
 PESQ_RATE = 16000
 ZIMTOHRLI_RATE, ZIMTOHRLI_DBFS = 48000, -25.0
 
@@ -40,6 +41,8 @@ def si_snr_db(host: Clip, heard: Clip) -> float | None:
 
 def aligned(host: Clip, heard: Clip, most: int = 800) -> tuple[Clip, int]:
     """Shift by the integer lag, up to `most` samples, at which both agree best."""
+    import scipy.signal
+
     both = scipy.signal.correlate(heard, host, mode="full", method="fft")
     lags = scipy.signal.correlation_lags(len(heard), len(host))
     near = np.abs(lags) <= most

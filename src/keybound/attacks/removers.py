@@ -3,11 +3,12 @@
 Two of them. `unet` is the paper's: a SEANet U-net with 24 channels on the waveform, which predicts
 what was added. `gains` predicts a gain for each bin of the spectrum, the domain of a spectral mark.
 
-`removal` makes the pairs and measures what is left of a mark. This module knows files of pairs
-alone, and nothing of KeyBound: it needs numpy, torch and safetensors and runs where only those are:
+Training takes files of pairs and nothing else of KeyBound: it needs numpy, torch and safetensors
+and runs where only those are. The other modules of the room stay out of its path there:
 
-    PYTHONPATH=src/keybound/benchmark/measure python -c '
-    import removers; removers.train_all(["pairs.safetensors"], "out", device="cuda", minutes=9)'
+    python -c '
+    import runpy; train_all = runpy.run_path("src/keybound/attacks/removers.py")["train_all"]
+    train_all(["pairs.safetensors"], "out", device="cuda", minutes=9)'
 """
 
 from __future__ import annotations
