@@ -4,11 +4,13 @@
 whether that is up to date, by its exit status. Run it after `keybound bench tables`.
 """
 
-import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from keybound.benchmark.measure.rows import Row, read_rows
+from keybound.model.networks import read_card
 
 ROOT = Path(__file__).resolve().parents[1]
 BEGIN, END = "<!-- figures: written by scripts/figures.py -->", "<!-- end of figures -->"
@@ -65,13 +67,12 @@ def markdown(heads: Sequence[str], rows: Iterator[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def weights(rows: str) -> dict[str, str]:
+def weights(rows: list[Row]) -> dict[str, str]:
     """Return which weights each method was measured with last, and where these are."""
-    facts = (json.loads(line) for line in rows.splitlines() if '"suite":"method"' in line)
+    facts = (row for row in rows if row.get("suite") == "method")
     found = {fact["method"]: str(fact["version"]).partition("+")[0] for fact in facts}
     for method, folder in KEPT.items():
-        card = json.loads((ROOT / folder / "card.json").read_text(encoding="utf-8"))
-        same = card["sha256"]["detector.onnx"].startswith(found[method])
+        same = read_card(ROOT / folder).weights == found[method]
         found[method] += f", in `{folder}`" if same else f", earlier than those in `{folder}`"
     return found
 
@@ -249,7 +250,7 @@ def with_figures(readme: str) -> str:
     """Return the README with the figures of the tables."""
     results = ROOT / "results"
     tables = read_tables((results / "tables.md").read_text(encoding="utf-8"))
-    versions = weights((results / "rows.jsonl").read_text(encoding="utf-8"))
+    versions = weights(read_rows(results / "rows.jsonl"))
     before, _, rest = readme.partition(BEGIN)
     _, _, after = rest.partition(END)
     return before + section(tables, versions) + after

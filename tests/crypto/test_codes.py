@@ -265,3 +265,7 @@ def test_inputs_are_left_as_they_were() -> None:
     logits = np.ones(16, dtype=np.float32)
     codes.decode(logits, KEY)
     assert logits.tolist() == [1.0] * 16
+
+
+def test_tolerances_accept_a_random_payload_as_rarely_as_two_of_sixteen() -> None:
+    assert [codes.tolerance(bits) for bits in (0, 10, 16, 32, 40)] == [0, 0, 2, 7, 10]

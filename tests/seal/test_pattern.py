@@ -179,3 +179,11 @@ def test_wrong_keys_pass_no_more_often_than_said(host: Floats) -> None:
     for level in (0.1, 0.01, 0.001):
         assert np.mean([search.p_bound(float(one), 1) < level for one in z]) <= level
     assert float(z.std()) == pytest.approx(1.0, abs=0.03)
+
+
+def test_the_version_of_the_seal_is_that_of_its_numbers() -> None:
+    """Whoever changes a number gives the seal a new version, so that figures name the right one."""
+    numbers = [pattern.RATE, pattern.HOP, pattern.COLUMN_FRAMES, pattern.EDGES.tolist()]
+    numbers += [pattern.STRENGTHS_DB, pattern.LEAST, pattern.TILT, pattern.PAST, pattern.VIEWS]
+    digest = hashlib.sha256(repr(numbers).encode()).hexdigest()[:16]
+    assert (pattern.VERSION, digest) == (1, "00f3413a5b42653f")

@@ -93,6 +93,14 @@ def bound(bits: int, rho: int) -> float:
     return sum(math.comb(bits, i) for i in range(rho + 1)) / (1 << bits)
 
 
+def tolerance(bits: int) -> int:
+    """Return the most wrong bits at which a random payload passes no oftener than with 2 of 16.
+
+    That is 2.1e-3 for 2 of 16; so 0 of 10 bits (9.8e-4), 10 of 40 (1.1e-3).
+    """
+    return max((rho for rho in range(bits) if bound(bits, rho) <= bound(16, 2)), default=0)
+
+
 def corrected(bound: float, tries: int) -> float:
     """Return the probability that at least one of `tries` wrong keys is accepted.
 

@@ -63,6 +63,11 @@ class Card:
     sha256: dict[str, str]
     facts: dict[str, Any]  # the whole card, with recipe and figures
 
+    @property
+    def weights(self) -> str:
+        """Return the beginnings of the hashes of detector and embedder: the name of the pair."""
+        return f"{self.sha256['detector.onnx'][:8]}-{self.sha256['embedder.onnx'][:8]}"
+
     def threshold_of(self, views: int) -> float:
         """Return the presence that one of so many views passes as often as one passes its own."""
         return self.threshold + self.excess * math.log(views)

@@ -34,6 +34,7 @@ EDGES = np.concatenate([np.arange(4, 79, 3), np.arange(79, 163, 4), np.arange(16
 BANDS = len(EDGES) - 1  # 64
 
 LABEL = "keybound-1/seal"
+VERSION = 1  # of the numbers here: a change of any makes another seal, and rows of figures name it
 SEED_BYTES = 32
 POWER_FLOOR = 1e-9  # of a bin: some 15 dB under the noise of 16-bit samples
 

@@ -16,7 +16,7 @@ from keybound.benchmark.measure import calibration
 from keybound.benchmark.measure.methods import keybound, plain
 from keybound.benchmark.measure.plan import Plan
 from keybound.benchmark.measure.protocol import secret_of
-from keybound.benchmark.measure.rows import line_of, read_rows, row_in
+from keybound.benchmark.measure.rows import add, line_of, read_rows, row_in, shared_of
 from keybound.benchmark.measure.run import ATTACKS, run
 from keybound.benchmark.measure.samples import USUAL, Mean, Rate, Sample, threshold_at
 from keybound.model.networks import SHIPPED
@@ -160,6 +160,20 @@ def test_a_row_comes_back_from_its_line():
         other,
     ):
         line = line_of(row)
-        assert row_in(line) == row | ({"marked": 0.12346} if "marked" in row else {})
+        assert row_in(line, shared_of(row)) == row | (
+            {"marked": 0.12346} if "marked" in row else {}
+        )
         assert line.endswith("}\n")
     assert len(line_of(usual | heard)) < len(line_of(usual | late)) - 20
+
+
+def test_what_a_run_shares_stands_once_and_several_runs_may_lie_in_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    first = [{"method": "a", "version": "1", "attack": "clean", "clip": n} for n in range(5)]
+    other = [{"method": "b", "attack": "clean", "clip": n} for n in range(3)]  # of no version
+    path.write_text('{"method":"old","version":"0","attack":"clean","clip":7}\n')  # all in a line
+    assert add(path, [first[:3], other, first[3:]]) == 8
+    usual = {"seed": 0, "seconds": 1.0}
+    before = {"method": "old", "version": "0", "attack": "clean", "clip": 7}
+    assert read_rows(path) == [usual | row for row in [before, *first[:3], *other, *first[3:]]]
+    assert path.read_text().count('"version":"1"') == 2

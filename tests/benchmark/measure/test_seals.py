@@ -202,7 +202,7 @@ def test_rolling_is_passed_on_under_a_name_of_its_own(monkeypatch):
         assert made.rolling is rolling
         made.embed(clip, Secret(Key(bytes(32)), 1, 9))
         assert made.name == ("keybound-rolling" if rolling else "keybound")
-        assert made.version.endswith("+seal+rolling" if rolling else "+seal")
+        assert made.version.endswith("+seal-1+rolling" if rolling else "+seal-1")
     assert [how.get("rolling", False) for how in asked] == [False, True]
     assert [how["position"] for how in asked] == [9, 9]
 

@@ -14,9 +14,10 @@ import numpy.typing as npt
 
 from keybound.benchmark.measure.protocol import Clip, Secret
 from keybound.crypto.keys import Key
+from keybound.seal.pattern import VERSION
 from keybound.watermark.watermarker import Watermarker
 
-STUDIES = ("ablation/", "bits/", "budget/")  # methods that only the tables of the studies show
+STUDIES = ("paper/", "ablation/", "bits/", "budget/")  # methods of the tables of studies alone
 
 EXCERPT_S = 1.0  # the paper's unit: the mark at its full strength, however long the clip
 
@@ -90,8 +91,8 @@ def keybound(
         embed=embed,
         read=read,
         decode=decode,
-        version=card.sha256["detector.onnx"][:12]
-        + ("+seal" if seal else "")
+        version=card.weights
+        + (f"+seal-{VERSION}" if seal else "")
         + ("+rolling" if rolling else ""),
         marker=marker,
         rolling=rolling,

@@ -1,7 +1,8 @@
 """Rows: one measurement each, as a line of JSON in a file that any run may add to.
 
 A row names everything it depends on, so rows of several runs can lie in one file; a row that is
-already there is not measured again. Knows nothing of methods, attacks or speech.
+already there is not measured again. Method and version stand once in a line of their own, for all
+rows after it. Knows nothing of methods, attacks or speech.
 """
 
 import contextlib
@@ -15,6 +16,7 @@ import numpy as np
 Row = dict[str, Any]
 
 DIGITS = 5
+SHARED = ("method", "version")  # of the rows of a run
 USUAL: Row = {"seed": 0, "seconds": 1.0}  # of a clip
 READ: Row = {"bits": 16, "parameters": {}}  # of a clip that was read, where it is our code
 IDENTITY = (
@@ -37,9 +39,17 @@ def rounded(value: Any, digits: int = DIGITS) -> Any:
     return round(float(value), digits) if isinstance(value, float | np.floating) else value
 
 
+def shared_of(row: Row) -> Row:
+    """Return what a row shares with all rows of its run."""
+    return {k: row[k] for k in SHARED if k in row}
+
+
 def line_of(row: Row) -> str:
-    """Return a row as a line, without what `read_rows` fills in: what most clips have, no lag."""
-    row = rounded(row)
+    """Return a row as a line, without what `read_rows` fills in.
+
+    That is what its run shares, what most clips have, and a lag of nothing.
+    """
+    row = {k: v for k, v in rounded(row).items() if k not in SHARED}
     usual = usual_of(row)
     row = {k: v for k, v in row.items() if k not in usual or v != usual[k]}
     if row.get("lag") == 0:
@@ -54,9 +64,9 @@ def usual_of(row: Row) -> Row:
     return USUAL | READ if "errors" in row and "suite" not in row else USUAL
 
 
-def row_in(line: str) -> Row:
-    """Read a row from its line."""
-    row: Row = json.loads(line)
+def row_in(line: str, shared: Row) -> Row:
+    """Read a row from its line and what its run shares."""
+    row: Row = shared | json.loads(line)
     row = usual_of(row) | row
     if "si_snr_db" in row and row["attack"] != "quality":
         row = {"si_snr_raw_db": row["si_snr_db"], "lag": 0} | row
@@ -65,11 +75,14 @@ def row_in(line: str) -> Row:
 
 def read_rows(path: Path) -> list[Row]:
     """Read rows; a last line cut off by a kill is left out and will be measured again."""
-    rows = []
+    rows: list[Row] = []
+    shared: Row = {}
     if path.exists():
         for line in path.read_text(encoding="utf-8").splitlines():
             with contextlib.suppress(json.JSONDecodeError):
-                rows.append(row_in(line))
+                row = row_in(line, shared)
+                shared = row.get("shared", shared)
+                rows += [] if "shared" in row else [row]
     return rows
 
 
@@ -78,13 +91,17 @@ def add(path: Path, batches: Iterable[Iterable[Row]]) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     cut_off = path.exists() and not path.read_bytes().endswith(b"\n")  # a line, by a kill
     made = 0
-    with path.open("a", encoding="utf-8") as file:
-        file.write("\n" if cut_off else "")
+    with path.open("ab", buffering=0) as file:  # several may add: each batch is written at once
+        file.write(b"\n" if cut_off else b"")
         for rows in batches:
+            text, shared = "", None
             for row in rows:
-                file.write(line_of(row))
+                if (own := shared_of(row)) != shared:
+                    shared = own
+                    text += json.dumps({"shared": own}, separators=(",", ":")) + "\n"
+                text += line_of(row)
                 made += 1
-            file.flush()
+            file.write(text.encode())
     return made
 
 

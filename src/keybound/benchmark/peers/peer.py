@@ -19,7 +19,7 @@ import numpy.typing as npt
 from keybound.attacks.packages import CACHE, package, weights
 from keybound.benchmark.measure.methods import Method, Reading, plain
 from keybound.benchmark.measure.protocol import Clip, Secret
-from keybound.crypto.codes import bound
+from keybound.crypto.codes import tolerance
 from keybound.errors import ModelError
 
 Functions = tuple[Callable[[Clip, Secret], Clip], Callable[[Clip], Reading]]  # embed and read
@@ -94,14 +94,6 @@ class Peer:
             decode=plain if self.bits else lambda reading, key: 0,  # noqa: ARG005
             version=tag,
         )
-
-
-def tolerance(bits: int) -> int:
-    """Return the most wrong bits at which a random payload passes no oftener than with 2 of 16.
-
-    That is 2.1e-3 for 2 of 16; so 0 of Timbre's 10 (9.8e-4), 10 of SilentCipher's 40 (1.1e-3).
-    """
-    return max((rho for rho in range(bits) if bound(bits, rho) <= bound(16, 2)), default=0)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from keybound.benchmark.report.summaries import CLEAN, NOMINAL, SHIPPED, Evidenc
 FAR = 0.02  # a figure on other speech that is further below the main set's is marked
 TOO_MANY = 2 * NOMINAL  # a realised false-positive rate above this is marked
 
+STUDIED = {"paper": "the paper's design", "ablation": "short schedule"}  # what arms are of
 NOTES = {
     EMPTY: f"{EMPTY} no figure.",
     BEHIND: f"{BEHIND} worse than the paper's figure, compared with the digits the paper printed.",
@@ -21,8 +22,9 @@ NOTES = {
 
 def titled(method: str) -> str:
     """Return the printed name of a method."""
-    if method.startswith("ablation/"):
-        return f"short schedule, {mechanisms(method)}"
+    design, _, arm = method.partition("/")
+    if design in STUDIED and arm:
+        return f"{STUDIED[design]}, {mechanisms(method)}"
     if method.startswith("landmark/"):
         return method.replace("/", ": ")
     return METHODS.get(method, method)
@@ -31,7 +33,7 @@ def titled(method: str) -> str:
 def mechanisms(method: str) -> str:
     """Return what a method of the ablation has."""
     arm = method.partition("/")[2]
-    return "all mechanisms" if arm == "baseline" else arm.replace("no-", "without ")
+    return "all mechanisms" if arm in ("", "baseline") else arm.replace("no-", "without ")
 
 
 def label(attack: str) -> str:

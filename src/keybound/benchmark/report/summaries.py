@@ -42,10 +42,13 @@ class Evidence:
         return tuple(method for method in self.methods if method in having)
 
     def study(self, prefix: str) -> tuple[str, ...]:
-        """Return the methods of a study: by number where they have one, baseline first."""
+        """Return the methods of a study: by number where they have one, baseline first.
+
+        Where a method has the name of the study, `paper` of `paper/`, it is the baseline.
+        """
         found = {m for m, _, _ in self.clips} | {m for _, m in self.suites}
-        own = (method for method in found if method.startswith(prefix))
-        return tuple(sorted(own, key=lambda m: (not m.endswith("/baseline"), natural(m))))
+        own = (m for m in found if m.startswith(prefix) or f"{m}/" == prefix)
+        return tuple(sorted(own, key=lambda m: ("/" in m and "/baseline" not in m, natural(m))))
 
     def attacks(self, method: str, seconds: float | None = SECOND) -> tuple[str, ...]:
         """Return the attacks that a method was measured under, noise-5 before noise-10."""

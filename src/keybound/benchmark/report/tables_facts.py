@@ -83,7 +83,7 @@ def weights(e: Evidence, d: Description) -> Table | None:
         by_method.setdefault(method, []).extend(clips)
     for (_, method), suite in e.suites.items():
         by_method.setdefault(method, []).extend(suite)
-    ours = shipped().card.sha256["detector.onnx"][:12]
+    ours = shipped().card.weights
     lines: Rows = []
     for method in (*e.methods, *sorted(set(by_method) - set(e.methods))):
         own = by_method.get(method, [])

@@ -24,14 +24,16 @@ def suite_table(
 ) -> Table | None:
     """Return a table with the lines of the parts of its description, method by method."""
     methods = e.in_suite(*(s for part in d.rows if not part.study for s in part.suite))
-    studied = [m for part in d.rows if part.study for m in e.study(part.study)]
+    listed = [(method, "") for method in methods]
+    studies = dict.fromkeys(part.study for part in d.rows if part.study)
+    listed += [(m, study) for study in studies for m in e.study(study) if m not in methods]
     found: Rows = []
     named = any("{method}" in value for value in d.columns[0][3:4])
     headed = any(part.heading for part in d.rows)
-    for method in (*methods, *studied):
+    for method, study in listed:
         found += [titled(method)] if len(methods) > 1 and not (named or headed) else []
         for part in d.rows:
-            if (method in studied) == bool(part.study):
+            if part.study == study:
                 whose = f"{titled(method)}: " if len(methods) > 1 else ""
                 found += part_lines(e, d, part, method, whose)
     filled = {"thresholds": thresholds(e, methods), **(words or {})}
@@ -105,7 +107,8 @@ def _rank(d: Description, key: str, value: Any) -> Any:
 def facts_of(e: Evidence, d: Description, method: str, of: Sample) -> dict[str, Any]:
     """Return what the words of a line may tell: of its method, and what its first row holds."""
     arm, bits = method.partition("/")[2], e.bits(method)
-    facts: dict[str, Any] = {"id": method, "arm": arm, "mechanisms": mechanisms(method)}
+    facts: dict[str, Any] = {"id": method, "arm": arm or "baseline"}
+    facts["mechanisms"] = mechanisms(method)
     facts |= {"bits": bits or arm, "beta": power(bound(bits, e.rho(method))) if bits else EMPTY}
     if not of:
         return facts | {"method": titled(method)}
@@ -183,10 +186,10 @@ def quality(e: Evidence, d: Description) -> Table | None:
 
 
 def attack_intervals(e: Evidence, d: Description) -> Table | None:
-    """Return the interval of every rate and mean under the paper's attacks."""
-    method = next((m for m in e.marked_methods if paper.suite_of(e.attacks(m))), "")
-    lines: Rows = [
-        Line(method, e.of(method, attack), {"attack": label(attack)})
-        for attack in paper.suite_of(e.attacks(method))
-    ]
-    return lines_table(e, d, lines, {"method": titled(method), "clips": counted(e, [method])})
+    """Return the interval of every rate and mean under the paper's attacks, by method."""
+    lines: Rows = []
+    for method in e.marked_methods:
+        attacks = paper.suite_of(e.attacks(method))
+        lines += [titled(method)] if attacks else []
+        lines += [Line(method, e.of(method, one), {"attack": label(one)}) for one in attacks]
+    return lines_table(e, d, lines, {"clips": counted(e, e.marked_methods)})
