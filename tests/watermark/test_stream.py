@@ -46,8 +46,9 @@ def test_a_stream_is_marked_as_the_whole_is_and_on_time(
 ) -> None:
     host = recordings.resample(clip[: data.draw(st.integers(1_700, 24_000))], RATE, rate)
     host = np.stack([host, 0.5 * host[::-1]], axis=1) if channels == 2 else host
-    whole = marker.embed(host, rate, key=KEY, payload=PAYLOAD, position=0, check=False)
-    stream = marker.embedder(rate, EmbedOptions(KEY, PAYLOAD, position=0), channels=channels)
+    whole = marker.embed(host, rate, key=KEY, payload=PAYLOAD, position=0, excerpt=0.1, check=False)
+    options = EmbedOptions(KEY, PAYLOAD, position=0, excerpt=0.1)  # short ones are marked so
+    stream = marker.embedder(rate, options, channels=channels)
     assert stream.latency_s <= 0.2
     parts, taken = [], 0
     for block in cut(data, host):
@@ -98,7 +99,7 @@ def test_the_type_of_the_samples_is_kept(clip: Samples, dtype: str) -> None:
     if dtype.startswith("int"):
         host = np.rint(host * (np.iinfo(dtype).max + 1.0))
     host = host.astype(dtype)
-    stream = StreamEmbedder(RATE, key=KEY, payload=PAYLOAD, position=0)
+    stream = StreamEmbedder(RATE, key=KEY, payload=PAYLOAD, position=0, excerpt=1.0)
     parts = [stream.push(host[:9_000]), stream.push(host[9_000:]), stream.flush()]
     assert {part.dtype for part in parts} == {host.dtype}
     whole = keybound.embed(host, RATE, key=KEY, payload=PAYLOAD, position=0)

@@ -145,7 +145,7 @@ def test_a_mask_is_taken_from_the_record_of_this_audio_alone(marker: Watermarker
 
 def test_a_rolling_piece_is_read_where_its_record_says(marker: Watermarker) -> None:
     """Too short for a rolling code to be proved, but the audio is known, and so is its place."""
-    how: Any = {"key": KEY, "payload": PAYLOAD, "position": 3, "rolling": True}
+    how: Any = {"key": KEY, "payload": PAYLOAD, "position": 3, "rolling": True, "excerpt": 1.0}
     whole = marker.embed(speech("flite-rms"), RATE, **how, check=False)
     kept = recorded(heard(marker, whole), 3, b"")
     piece = heard(marker, whole[int(2.5 * RATE) : 4 * RATE])
@@ -158,7 +158,7 @@ def test_a_rolling_piece_is_read_where_its_record_says(marker: Watermarker) -> N
 
 def test_the_place_that_a_record_names_is_tried_first(marker: Watermarker) -> None:
     """A piece from the middle whose seal is too weak among all places, and not at this one."""
-    how: Any = {"key": KEY, "payload": PAYLOAD, "position": 200}
+    how: Any = {"key": KEY, "payload": PAYLOAD, "position": 200, "excerpt": 1.0}
     whole = marker.embed(speech("espeak-ng-gb"), RATE, **how, check=False)
     kept = recorded(heard(marker, whole), 200, b"")
     rng = np.random.default_rng(0)
