@@ -23,6 +23,7 @@ WORD_BITS = BLOCK_BITS // 2
 PERIOD = WORD_BITS  # seconds, after which the codes recur
 SEED = b"keybound frame 2"  # the number was searched: see `sums`
 CANDIDATES = 4  # blocks that are given for one reading
+PIECE = 8  # rows of a matrix that are multiplied at once
 _WORD = (1 << WORD_BITS) - 1
 
 
@@ -145,7 +146,7 @@ def _best(agrees: Doubles, signs: Doubles) -> list[tuple[float, tuple[int, ...]]
     below = np.tril_indices(len(signs), -1)
     for first in range(-1, len(signs)):  # alone, then together with each one
         own = agrees if first < 0 else agrees * signs[first]
-        pairs = (signs * own) @ signs.T
+        pairs = _product(signs * own, signs.T)
         fits = pairs[below]
         for at in np.argpartition(fits, -CANDIDATES)[-CANDIDATES:]:
             pair = (int(below[0][at]), int(below[1][at]))
@@ -153,3 +154,10 @@ def _best(agrees: Doubles, signs: Doubles) -> list[tuple[float, tuple[int, ...]]
                 turned = pair if first < 0 else (first, *pair)
                 found.append((float(fits[at]), turned))
     return sorted(found, reverse=True)[:CANDIDATES]
+
+
+def _product(left: Doubles, right: Doubles) -> Doubles:
+    """Return the product of two matrices, in pieces too small for BLAS to spread over threads."""
+    pieces = left.reshape(-1, PIECE, left.shape[1]) @ right
+    whole: Doubles = pieces.reshape(len(left), -1)
+    return whole
