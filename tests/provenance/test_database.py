@@ -124,6 +124,15 @@ def test_the_address_on_the_command_line(
     made = run("embed", host, "marked.wav", "--party", "alice", "--json")
     assert (made.code, made.json["record"], made.json["position"]) == (0, 1, 0)
     assert run("verify", "marked.wav", "--party", "alice", "--require", "sealed").code == 0
+    Path("in").mkdir()
+    host.rename("in/host.wav")
+    batch = run("batch", "embed", "in", "--out", "out", "--party", "alice", "--jobs", "1", "--json")
+    assert (batch.code, batch.json["done"]) == (0, 1), batch.err
+    found = run("batch", "verify", "out", "--any", "--jobs", "1", "--json")
+    assert (found.code, found.json["sealed"]) == (0, 1), found.err
+    with Registry(address) as known:
+        assert [entry.stamped.record.position for entry in known.records()] == [0, 1]
+        assert known._database.rows("SELECT * FROM reserved") == []
     assert not (host.parent / "registry.sqlite").exists()
 
 
