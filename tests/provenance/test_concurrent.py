@@ -43,12 +43,15 @@ with Registry(place) as known:
 """
 
 
-def mark_and_kill(
-    place: Path | str, root: Path, *, processes: int, each: int, kills: int, pause_s: float
-) -> None:
-    """Run processes on two machines, kill some, start those again, and wait for all."""
+def mark_and_kill(place: Path | str, root: Path, *, processes: int, each: int, kills: int) -> int:
+    """Run processes on two machines, kill some and start those again, wait for all.
+
+    Return how many were killed at work: others were at their end.
+    """
     rng = random.Random(20)
     folders = [root / f"{number}" for number in range(processes)]
+    until = [0] * processes  # as many files are there at the next kill
+    ends = []
 
     def start(number: int) -> subprocess.Popen[bytes]:
         folders[number].mkdir(exist_ok=True)
@@ -56,17 +59,20 @@ def mark_and_kill(
         return subprocess.Popen(command, env=os.environ | {"KEYBOUND_MACHINE": f"m{number % 2}"})
 
     running = [start(number) for number in range(processes)]
-    time.sleep(4 * pause_s)  # until they are at work
-    done = 0
-    while done < kills and any(one.poll() is None for one in running):
-        time.sleep(rng.uniform(0, 2 * pause_s))
+    for _ in range(kills):
         number = rng.randrange(processes)
-        if running[number].poll() is None:
-            running[number].kill()
-            done += running[number].wait() == -signal.SIGKILL
-            running[number] = start(number)
-    assert done == kills, "the processes ended before they were killed"
+        until[number] += each // (kills + 1)
+        while (
+            running[number].poll() is None and len(list(folders[number].glob("*"))) < until[number]
+        ):
+            time.sleep(0.001)
+        time.sleep(rng.uniform(0, 0.01))  # anywhere in the work on a file
+        running[number].kill()
+        ends.append(running[number].wait())
+        running[number] = start(number)
     assert [one.wait() for one in running] == [0] * processes
+    assert set(ends) <= {0, -signal.SIGKILL}
+    return ends.count(-signal.SIGKILL)
 
 
 def check_all(place: Path | str, root: Path, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,5 +100,5 @@ def test_nothing_is_lost_or_given_twice_while_processes_are_killed(
     Registry(place).close()
     files = tmp_path / "files"
     files.mkdir()
-    mark_and_kill(place, files, processes=4, each=50, kills=6, pause_s=0.15)
-    check_all(place, files, 200, monkeypatch)
+    assert mark_and_kill(place, files, processes=4, each=40, kills=6) >= 3
+    check_all(place, files, 160, monkeypatch)

@@ -1,5 +1,6 @@
 """A registry on PostgreSQL, and one that several machines share."""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -134,6 +135,27 @@ def test_the_address_on_the_command_line(
         assert [entry.stamped.record.position for entry in known.records()] == [0, 1]
         assert known._database.rows("SELECT * FROM reserved") == []
     assert not (host.parent / "registry.sqlite").exists()
+
+
+def test_a_file_whose_record_is_being_committed_is_left_to_its_program(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is there, and its row is locked: nobody waits for it or takes it."""
+    monkeypatch.setattr(database, "BUSY_S", 0.05)
+    publish, seen = output.Part.publish, []
+
+    def published(part: output.Part) -> None:
+        publish(part)
+        with Registry(address) as other:
+            seen.append((part.output.exists(), len(other.records())))
+
+    monkeypatch.setattr(output.Part, "publish", published)
+    with Registry(address) as known, output.staged(tmp_path / "out.bin") as part:
+        part.path.write_bytes(b"marked")
+        sha256 = hashlib.sha256(b"marked").hexdigest()
+        known.appear(records.stamp(replace(RECORD, sha256=sha256), KEY), part)
+        assert seen == [(True, 0)]
+        assert len(known.records()) == 1
 
 
 # Several machines
