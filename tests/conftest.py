@@ -4,7 +4,10 @@ import io
 import json
 import os
 import re
+import secrets
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -151,6 +154,58 @@ def hidden() -> Callable[[Path], list[Path]]:
 def path(tmp_path: Path) -> Path:
     """Where a registry can be made."""
     return tmp_path / "keybound" / "registry.sqlite"
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """A PostgreSQL server of the tests' own, as the folder of its socket."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"))
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
+    if not found:
+        pytest.skip("PostgreSQL is not installed (apt install postgresql)")
+    user = None
+    if os.geteuid() == 0:  # initdb refuses root
+        try:
+            user = pytest.importorskip("pwd").getpwnam("postgres")
+        except KeyError:
+            pytest.skip("PostgreSQL refuses to run as root, and there is no user postgres")
+    owner = {} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+
+    def call(program: str, *arguments: str) -> None:
+        command = [found[-1].with_name(program), *arguments]
+        done = subprocess.run(command, cwd="/", stdout=subprocess.DEVNULL, **owner)
+        assert done.returncode == 0, program
+
+    with tempfile.TemporaryDirectory(prefix="kb-pg-") as folder:
+        if user is not None:
+            os.chown(folder, user.pw_uid, user.pw_gid)
+        data = f"{folder}/data"
+        call("initdb", "-D", data, "-U", "tests", "-A", "trust", "-E", "UTF8", "--locale=C", "-N")
+        # Without TCP and without fsync: the machine does not lose power here, programs are killed.
+        how = f"-c listen_addresses= -k {folder} -c fsync=off -c max_connections=50"
+        call("pg_ctl", "-D", data, "-w", "-l", f"{folder}/log", "-o", how, "start")
+        try:
+            yield folder
+        finally:
+            call("pg_ctl", "-D", data, "-w", "-m", "immediate", "stop")
+
+
+@pytest.fixture
+def address(postgres: str) -> str:
+    """The address of an empty schema on a server: made sooner than a database."""
+    psycopg = pytest.importorskip("psycopg")
+    name = f"t{secrets.token_hex(8)}"
+    with psycopg.connect(host=postgres, user="tests", dbname="postgres", autocommit=True) as server:
+        server.execute(f"CREATE SCHEMA {name}")
+    return f"postgresql://tests@/postgres?host={postgres}&options=-csearch_path%3D{name}"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest) -> Path | str:
+    """Where a registry can be made: a file, and a database on a server."""
+    found: Path | str
+    found = request.getfixturevalue("path" if request.param == "sqlite" else "address")
+    return found
 
 
 @pytest.fixture

@@ -15,7 +15,17 @@ from keybound.demo import SPEECH
 
 ROOT = Path(__file__).resolve().parents[1]
 VENV_MB = 30  # pip and setuptools, which every environment has
-ABSENT = ("scipy", "matplotlib", "torch", "pesq", "pystoi", "pyarrow", "ray", "cryptography")
+ABSENT = (
+    "scipy",
+    "matplotlib",
+    "torch",
+    "pesq",
+    "pystoi",
+    "pyarrow",
+    "ray",
+    "cryptography",
+    "psycopg",
+)
 
 
 def without_extras(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -105,6 +115,7 @@ def test_a_recording_is_embedded_detected_and_verified(tmp_path: Path) -> None:
         (("demo",), "scipy", "demo"),
         (("detect", SPEECH, "--plot", "x.svg"), "matplotlib", "plot"),
         (("attack", "mp3", SPEECH, "x.wav"), "scipy", "attacks"),
+        (("party", "list", "--registry", "postgresql:///keybound"), "psycopg", "postgres"),
         (("bench", "run", "paper", "--speech", "."), "pesq", "bench"),
         (("train", "x", "--speech", ".", "--noise", ".", "--out", "."), "torch", "train"),
     ],

@@ -13,6 +13,7 @@ EXTRAS = {  # which brings a package that the base install does not hold
     "pyarrow": "batch",
     "ray": "ray",
     "cryptography": "sign",
+    "psycopg": "postgres",
 }
 
 

@@ -1,12 +1,15 @@
 """Stages: private folders in which files are made, and which of them are still in use.
 
 Whoever makes a file holds a lock in its stage. The lock goes when the process does, so that a later
-run can tell what a killed one left from what is in use. Standard library only.
+run can tell what a killed one left from what is in use. A lock tells that on its own machine only.
+Standard library only.
 """
 
 import contextlib
 import errno
+import hashlib
 import os
+import platform
 import re
 import secrets
 import shutil
@@ -23,6 +26,21 @@ PREFIX = ".keybound-"  # of a stage beside its output
 SCRATCH = "keybound-"  # of one in the temporary folder
 TOKEN = re.compile("[0-9a-f]{16}")
 LOCK = "lock"
+MACHINE_ID = Path("/etc/machine-id")
+
+
+def machine() -> str:
+    """Return the name of this machine: only on the same one do paths and locks mean the same.
+
+    It is $KEYBOUND_MACHINE, else the host name with a hash of the machine id, where there is one:
+    two machines may have one host name, and copies of a container one machine id.
+    """
+    if chosen := os.environ.get("KEYBOUND_MACHINE"):
+        return chosen
+    with contextlib.suppress(OSError):
+        if known := MACHINE_ID.read_bytes().strip():
+            return f"{platform.node()} {hashlib.sha256(b'keybound' + known).hexdigest()[:16]}"
+    return platform.node()
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from made_corpus import RATE, WHOSE, done, fill, hidden
 
 from keybound.batch import corpus
 from keybound.crypto.keys import Key
-from keybound.provenance import registry
+from keybound.provenance import database
 from keybound.provenance.registry import Registry
 
 Run = Callable[..., Any]  # to the outcome of `run` in conftest
@@ -44,8 +44,8 @@ def check_records(home: Path) -> list[int]:
     """Look whether each output has one record and each record its file; give the positions."""
     with Registry(home / "registry.sqlite") as known:
         entries = [entry.stamped.record for entry in known.records()]
-        assert known._connection.execute("SELECT count(*) FROM pending").fetchone() == (0,)
-        assert known._connection.execute("SELECT count(*) FROM reserved").fetchone() == (0,)
+        assert known._database.row("SELECT count(*) FROM pending") == (0,)
+        assert known._database.row("SELECT count(*) FROM reserved") == (0,)
     files = [path for path in (home / "out").rglob("*.wav") if ".keybound" not in str(path)]
     hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
     assert sorted(str(entry.sha256) for entry in entries) == sorted(hashes)
@@ -103,7 +103,7 @@ def test_without_a_party_the_results_say_that_positions_recur(
 DIE = """
 import os, signal
 from keybound import output
-from keybound.provenance import pending
+from keybound.provenance.database import Database as D
 from keybound.batch import corpus
 count = 0
 def second(*_, **__):
@@ -114,8 +114,8 @@ def second(*_, **__):
 """
 STEPS = {
     "handed over": "appear = corpus._appear\ncorpus._appear = lambda *a: (second(), appear(*a))[1]",
-    "the record waits": "writing = pending.writing\n"
-    "pending.writing = lambda *a: (second(), writing(*a))[1]",
+    "the record waits": "begin = D.writing\n"
+    "D.writing = lambda *a, **k: (k and second(), begin(*a, **k))[1]",
     "the file is there": "publish = output.Part.publish\n"
     "output.Part.publish = lambda part: (publish(part), second())",
     "the record is kept": "appear = corpus._appear\n"
@@ -156,7 +156,7 @@ def test_a_kill_leaves_no_output_without_a_record(run: Run, home: Path, step: st
 def test_with_the_registry_locked_rows_fail_and_a_later_run_does_them(
     run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "BUSY_S", 0.05)
+    monkeypatch.setattr(database, "BUSY_S", 0.05)
     other = sqlite3.connect(home / "registry.sqlite", isolation_level=None)
     appear = corpus._appear
 

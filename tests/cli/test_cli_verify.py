@@ -16,7 +16,7 @@ from keybound.audio import recordings
 from keybound.cli import verify
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
-from keybound.provenance.registry import Party, Registry, default_path
+from keybound.provenance.registry import Party, Registry, default_place
 from keybound.seal import rolling
 from keybound.seal.tiles import Tiles
 from keybound.watermark.watermarker import Watermarker
@@ -168,7 +168,7 @@ def register(name: str, key: Path, bits: int = 16) -> None:
     """Register a party as it was for whatever model."""
     created = datetime(2026, 3, 1, tzinfo=UTC)
     made = Party(name, 0x5E, bits, 1, key, Key.read(key).id, created)
-    with Registry(default_path()) as known:
+    with Registry(default_place()) as known:
         known.add(made)
 
 

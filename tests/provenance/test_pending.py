@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from test_registry_file import STAMPED, statement
 
-from keybound import output
+from keybound import output, stages
 from keybound.errors import RegistryError
-from keybound.provenance import registry
+from keybound.provenance import database
 from keybound.provenance.registry import Registry
 
 Run = Callable[..., Any]  # to the outcome of `run` in conftest
@@ -30,7 +30,8 @@ STEPS = {
     "reserved": "from keybound.watermark import files; files._write = die",
     "marked": "from keybound.watermark import files; files.record = die",
     "before the record waits": "from keybound.provenance import pending; pending.appear = die",
-    "the record waits": "from keybound.provenance import pending; pending.writing = die",
+    "the record waits": "from keybound.provenance.database import Database as D\n"
+    "begin = D.writing; D.writing = lambda *a, **k: die() if k else begin(*a)",
     "before the file appears": "from keybound import output; output.Part.publish = die",
     "the name is taken": "from keybound import output; output._sync_folder = die",
     "the file is there": "from keybound import output; publish = output.Part.publish\n"
@@ -41,8 +42,16 @@ APPEARED = list(STEPS)[-3:]
 
 
 @pytest.fixture
-def killed(run: Run, key: Path, host: Path, home: Path) -> Embed:
+def killed(
+    run: Run,
+    key: Path,
+    host: Path,
+    home: Path,
+    place: Path | str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Embed:
     """Mark the host for alice in a process that dies at a step."""
+    monkeypatch.setenv("KEYBOUND_REGISTRY", str(place))
     assert run("party", "add", "alice", "--key", key, "--payload", "0x5eed").code == 0
 
     def embed(step: str, *more: str) -> int:
@@ -71,6 +80,7 @@ def test_after_a_kill_there_are_both_or_neither(
     host: Path,
     home: Path,
     hidden: Callable[[Path], list[Path]],
+    place: Path | str,
     step: str,
 ) -> None:
     assert killed(step) == -signal.SIGKILL
@@ -89,7 +99,7 @@ def test_after_a_kill_there_are_both_or_neither(
     assert (again.code, again.json["position"]) == (0, 1), again.err  # never the first again
     assert hidden(home) == []
     assert [row["position"] for row in listed(run)] == [0, 1][not there :]
-    with Registry(home / "registry.sqlite") as known:
+    with Registry(place) as known:
         assert pending(known) == 0
 
 
@@ -117,7 +127,7 @@ def test_with_the_registry_locked_nothing_appears_and_a_retry_works(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run("party", "add", "alice", "--key", key, "--payload", "0x5eed")
-    monkeypatch.setattr(registry, "BUSY_S", 0.05)
+    monkeypatch.setattr(database, "BUSY_S", 0.05)
     other = sqlite3.connect(home / "registry.sqlite", isolation_level=None)
     appear = Registry.appear
 
@@ -142,20 +152,20 @@ def test_with_the_registry_locked_nothing_appears_and_a_retry_works(
 
 def pending(known: Registry) -> int:
     """Count the records whose files are about to appear."""
-    return int(known._connection.execute("SELECT count(*) FROM pending").fetchone()[0])
+    return int(known._database.rows("SELECT count(*) FROM pending")[0][0])
 
 
-def test_what_is_under_way_is_left_alone(path: Path, tmp_path: Path) -> None:
+def test_what_is_under_way_is_left_alone(place: Path | str, tmp_path: Path) -> None:
     with output.staged(tmp_path / "out.bin") as part:
-        with Registry(path) as known:
+        with Registry(place) as known:
             paths = [os.fsencode(one) for one in (part.output, part.stage)]
-            row = ("alice", STAMPED.record.key, STAMPED.to_bytes(), *paths)
-            insert = "INSERT INTO pending (party, key, data, output, stage) VALUES (?, ?, ?, ?, ?)"
-            known._connection.execute(insert, row)
-        with Registry(path) as known:
+            row = (STAMPED.to_bytes(), stages.machine(), *paths)
+            insert = "INSERT INTO pending (data, machine, output, stage) VALUES (?, ?, ?, ?)"
+            known._database.execute(insert, row)
+        with Registry(place) as known:
             assert (pending(known), known.records()) == (1, ())  # only what is final is shown
             assert part.path.exists()
-    with Registry(path) as known:
+    with Registry(place) as known:
         assert (pending(known), known.records()) == (0, ())
 
 
@@ -163,7 +173,7 @@ def test_a_reader_cannot_part_a_file_from_its_record(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever reads holds up a commit: then nothing must have appeared yet."""
-    monkeypatch.setattr(registry, "BUSY_S", 0.05)
+    monkeypatch.setattr(database, "BUSY_S", 0.05)
     with Registry(path) as known, output.staged(tmp_path / "out.bin") as part:
         reader = sqlite3.connect(path, isolation_level=None)
         reader.execute("BEGIN")
@@ -177,9 +187,9 @@ def test_a_reader_cannot_part_a_file_from_its_record(
         assert pending(known) == 0
 
 
-def test_an_output_that_came_first_leaves_no_record(path: Path, tmp_path: Path) -> None:
+def test_an_output_that_came_first_leaves_no_record(place: Path | str, tmp_path: Path) -> None:
     with (
-        Registry(path) as known,
+        Registry(place) as known,
         output.staged(tmp_path / "out.bin", kind=RegistryError) as part,
     ):
         part.path.write_bytes(b"marked")
@@ -192,6 +202,7 @@ def test_an_output_that_came_first_leaves_no_record(path: Path, tmp_path: Path) 
 
 def test_a_damaged_pending_record_is_named(path: Path) -> None:
     Registry(path).close()
-    statement(path, "INSERT INTO pending VALUES (1, 'a', 'b', x'7b7d', x'2f6e', x'2f6e')")
+    row = f"1, x'7b7d', '{stages.machine()}', x'2f6e', x'2f6e'"
+    statement(path, f"INSERT INTO pending VALUES ({row})")
     with pytest.raises(RegistryError, match="damaged at a record that is not kept yet"):
         Registry(path)

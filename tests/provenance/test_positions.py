@@ -26,8 +26,8 @@ OTHER = Key(bytes(32)).id
 # In the registry
 
 
-def test_positions_belong_to_the_key(path: Path, party: Party) -> None:
-    with Registry(path) as one, Registry(path) as two:
+def test_positions_belong_to_the_key(place: Path | str, party: Party) -> None:
+    with Registry(place) as one, Registry(place) as two:
         one.add(party)
         one.add(replace(party, name="bob"))  # with the same key
         assert [one.reserve(KEY), two.reserve(KEY), one.reserve(KEY)] == [0, 1, 2]
@@ -44,8 +44,8 @@ def test_positions_belong_to_the_key(path: Path, party: Party) -> None:
         assert one.reserve(KEY) == 3
 
 
-def test_a_position_that_is_asked_for_is_given_once(path: Path) -> None:
-    with Registry(path) as known:
+def test_a_position_that_is_asked_for_is_given_once(place: Path | str) -> None:
+    with Registry(place) as known:
         assert known.reserve(KEY, 2) == 2
         assert [known.reserve(KEY) for _ in range(3)] == [0, 1, 3]  # without the one that is taken
         for taken in (0, 2, 3):
@@ -61,10 +61,10 @@ def test_a_position_that_is_asked_for_is_given_once(path: Path) -> None:
         assert known.next_position(KEY) == 5
 
 
-def test_tasks_keep_their_positions_until_they_end(path: Path) -> None:
-    with Registry(path) as known:
+def test_tasks_keep_their_positions_until_they_end(place: Path | str) -> None:
+    with Registry(place) as known:
         assert known.reserve_for(KEY, ["a", "b"]) == {"a": 0, "b": 1}
-    with Registry(path) as known:
+    with Registry(place) as known:
         assert known.reserve_for(KEY, ["b", "c", "a"]) == {"b": 1, "c": 2, "a": 0}
         known.void(KEY, 1)
         assert known.reserve_for(KEY, ["b"]) == {"b": 3}  # what failed is void
@@ -75,12 +75,12 @@ def test_tasks_keep_their_positions_until_they_end(path: Path) -> None:
             known.reserve(KEY, 9)
 
 
-def test_many_at_once_never_get_the_same(path: Path) -> None:
+def test_many_at_once_never_get_the_same(place: Path | str) -> None:
     start = threading.Barrier(8)
 
     def draw(number: int) -> list[int]:
         start.wait()
-        with Registry(path) as known:
+        with Registry(place) as known:
             mine = [known.reserve(KEY) for _ in range(5)]
             return mine + list(known.reserve_for(KEY, [f"{number} {n}" for n in range(5)]).values())
 
@@ -89,10 +89,10 @@ def test_many_at_once_never_get_the_same(path: Path) -> None:
     assert sorted(given) == list(range(80))
 
 
-def test_the_last_position_is_the_last(path: Path) -> None:
-    with Registry(path) as known:
+def test_the_last_position_is_the_last(place: Path | str) -> None:
+    with Registry(place) as known:
         known.reserve(KEY)
-        known._connection.execute("UPDATE stream SET next = ?", (POSITIONS - 1,))
+        known._database.execute("UPDATE stream SET next = ?", (POSITIONS - 1,))
         assert known.reserve(KEY) == POSITIONS - 1
         with pytest.raises(RegistryError, match="has no position left"):
             known.reserve(KEY)

@@ -13,9 +13,9 @@ import pytest
 
 from keybound.crypto.keys import Key
 from keybound.errors import RegistryError
-from keybound.provenance import records, registry, schema
+from keybound.provenance import database, records, schema
 from keybound.provenance.fingerprint import Fingerprint
-from keybound.provenance.registry import Party, Registry, default_path
+from keybound.provenance.registry import Party, Registry, default_place
 
 KEY = Key(bytes(range(32)))
 RECORD = records.Record(
@@ -69,11 +69,13 @@ def test_other_files_are_refused_and_left_alone(tmp_path: Path, data: bytes) -> 
         Registry(tmp_path)
 
 
-def test_records_are_kept_as_they_are_and_found_by_party_and_key(path: Path, party: Party) -> None:
+def test_records_are_kept_as_they_are_and_found_by_party_and_key(
+    place: Path | str, party: Party
+) -> None:
     other = Key(bytes(32))
     bobs = records.stamp(replace(RECORD, party="bob"), KEY)
     later = records.stamp(replace(RECORD, key=other.id), other)
-    with Registry(path) as opened:
+    with Registry(place) as opened:
         opened.add(party)
         assert [opened.append(one) for one in (STAMPED, bobs, later)] == [1, 2, 3]
         assert [entry.stamped for entry in opened.records()] == [STAMPED, bobs, later]
@@ -81,7 +83,7 @@ def test_records_are_kept_as_they_are_and_found_by_party_and_key(path: Path, par
         assert opened.record(2).stamped == bobs
         opened.remove("alice")  # evidence outlives the party
         assert len(opened.records()) == 3
-    with Registry(path) as opened:
+    with Registry(place) as opened:
         assert opened.record(1).stamped.record == RECORD
         with pytest.raises(RegistryError, match="no record 4"):
             opened.record(4)
@@ -109,14 +111,14 @@ def test_databases_of_other_programs_are_refused(tmp_path: Path, version: int) -
 def test_an_old_schema_is_refused(path: Path) -> None:
     Registry(path).close()
     statement(path, "PRAGMA user_version = 2")
-    with pytest.raises(RegistryError, match="has schema 2, and this program reads schema 5"):
+    with pytest.raises(RegistryError, match="has schema 2, and this program reads schema 6"):
         Registry(path)
 
 
 def test_a_newer_schema_is_refused(path: Path) -> None:
     Registry(path).close()
     statement(path, f"PRAGMA user_version = {schema.VERSION + 1}")
-    with pytest.raises(RegistryError, match="has schema 6, and this program reads schema 5"):
+    with pytest.raises(RegistryError, match="has schema 7, and this program reads schema 6"):
         Registry(path)
 
 
@@ -140,8 +142,8 @@ def test_a_damaged_row_is_refused_and_can_be_removed(path: Path, party: Party, c
         assert opened.list() == ()
 
 
-def test_two_registries_see_each_other(path: Path, party: Party) -> None:
-    with Registry(path) as one, Registry(path) as two:
+def test_two_registries_see_each_other(place: Path | str, party: Party) -> None:
+    with Registry(place) as one, Registry(place) as two:
         one.add(party)
         assert two.get("alice") == party
         with pytest.raises(RegistryError, match="already registered"):
@@ -150,25 +152,25 @@ def test_two_registries_see_each_other(path: Path, party: Party) -> None:
         assert one.list() == ()
 
 
-def test_many_threads_make_and_fill_one_registry(path: Path, party: Party) -> None:
+def test_many_threads_make_and_fill_one_registry(place: Path | str, party: Party) -> None:
     start = threading.Barrier(4)
 
     def fill(worker: int) -> None:
         start.wait()
-        with Registry(path) as opened:
+        with Registry(place) as opened:
             for number in range(5):
                 opened.add(replace(party, name=f"{worker}-{number}"))
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(fill, range(4)))  # raises what a thread raised
-    with Registry(path) as opened:
+    with Registry(place) as opened:
         assert len(opened.list()) == 20
 
 
 def test_a_locked_registry_is_reported(
     path: Path, party: Party, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "BUSY_S", 0.05)
+    monkeypatch.setattr(database, "BUSY_S", 0.05)
     with Registry(path) as opened:
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
@@ -178,20 +180,20 @@ def test_a_locked_registry_is_reported(
         opened.add(party)
 
 
-def test_default_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_default_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
     monkeypatch.delenv("KEYBOUND_REGISTRY", raising=False)
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     usual = tmp_path / ".local" / "share" / "keybound" / "registry.sqlite"
-    assert default_path() == usual
+    assert default_place() == usual
     monkeypatch.setenv("XDG_DATA_HOME", "relative")
-    assert default_path() == usual
+    assert default_place() == usual
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    assert default_path() == tmp_path / "data" / "keybound" / "registry.sqlite"
+    assert default_place() == tmp_path / "data" / "keybound" / "registry.sqlite"
     monkeypatch.setenv("KEYBOUND_REGISTRY", str(tmp_path / "mine.sqlite"))
-    assert default_path() == tmp_path / "mine.sqlite"
+    assert default_place() == tmp_path / "mine.sqlite"
     monkeypatch.setenv("KEYBOUND_REGISTRY", "~/mine.sqlite")
-    assert default_path() == tmp_path / "mine.sqlite"
+    assert default_place() == tmp_path / "mine.sqlite"
     monkeypatch.setenv("KEYBOUND_REGISTRY", "")
-    assert default_path() == tmp_path / "data" / "keybound" / "registry.sqlite"
+    assert default_place() == tmp_path / "data" / "keybound" / "registry.sqlite"

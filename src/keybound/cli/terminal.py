@@ -20,7 +20,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from keybound.errors import DEBUG, KeyFileWarning, explain
-from keybound.provenance.registry import Registry, default_path
+from keybound.provenance.registry import Registry, default_place
 
 QUIET_S = 60.0  # between two messages where there is no terminal
 F = TypeVar("F", bound=Callable[..., Any])
@@ -150,8 +150,8 @@ model = click.option(
 )
 registry = click.option(
     "--registry",
-    type=click.Path(),
-    help="SQLite file of parties and records; by default $KEYBOUND_REGISTRY.",
+    metavar="PATH|ADDRESS",
+    help="SQLite file or postgresql:// address of parties and records; else $KEYBOUND_REGISTRY.",
 )
 party_name = click.option(
     "--party", "name", help="Name of a registered party, whose key and payload are used."
@@ -185,9 +185,9 @@ nonce = click.option(
 )
 
 
-def open_registry(path: str | None) -> Registry:
+def open_registry(place: str | None) -> Registry:
     """Open the registry that --registry names, else the usual one."""
-    return Registry(path or default_path())
+    return Registry(place or default_place())
 
 
 def refuse(message: str, hint: str | None = None) -> NoReturn:

@@ -1,73 +1,89 @@
 """A marked file and its record appear together, also when the program is killed in between.
 
-The record waits, with the name and the hash of its file, until the file has appeared. When the
-registry is opened next, what a killed program left is settled: where the file exists the record is
-kept, else both are removed. Knows SQLite, records and parts: no audio.
+The record waits, with the machine, the name and the hash of its file, until the file has appeared.
+When the registry is opened next on that machine, what a killed program left is settled: where the
+file exists the record is kept, else both are removed. Other machines cannot see the file and leave
+it alone. Knows records, parts and the tables of `schema`: no audio.
 """
 
 import contextlib
 import hashlib
 import os
-import sqlite3
 from pathlib import Path
 
 from keybound import stages
 from keybound.errors import RecordError, RegistryError
 from keybound.output import Part
 from keybound.provenance import positions, records
-from keybound.provenance.records import Record, Stamped
-from keybound.provenance.schema import writing
+from keybound.provenance.database import Database, Value
+from keybound.provenance.records import Stamped
 
-KEEP = "INSERT INTO record (party, key, data) VALUES (?, ?, ?) RETURNING number"
+COLUMNS = "party, key, position, nonce, sha256, data"
+KEEP = f"INSERT INTO record ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?) RETURNING number"
 
 
-def appear(connection: sqlite3.Connection, stamped: Stamped, part: Part) -> int:
+def keep(database: Database, stamped: Stamped) -> int:
+    """Add a record and return its number."""
+    return int(database.rows(KEEP, columns(stamped))[0][0])
+
+
+def columns(stamped: Stamped) -> tuple[Value, ...]:
+    """Return what is stored of a record: what it is found by, and the whole."""
+    one = stamped.record
+    sha256 = None if one.sha256 is None else bytes.fromhex(one.sha256)
+    return (one.party, one.key, one.position, one.nonce or None, sha256, stamped.to_bytes())
+
+
+def appear(database: Database, stamped: Stamped, part: Part) -> int:
     """Publish a part together with its record; return the number of the record.
 
     Nothing appears where the registry cannot be written to.
     """
-    row = (stamped.record.party, stamped.record.key, stamped.to_bytes())
     paths = [os.fsencode(path.absolute()) for path in (part.output, part.stage)]
-    insert = "INSERT INTO pending (party, key, data, output, stage) VALUES (?, ?, ?, ?, ?)"
+    insert = "INSERT INTO pending (data, machine, output, stage) VALUES (?, ?, ?, ?) RETURNING id"
     # Committed before the file appears, so that a kill cannot part them.
-    waiting = connection.execute(insert, (*row, *paths)).lastrowid
+    waiting = database.rows(insert, (stamped.to_bytes(), stages.machine(), *paths))[0][0]
     try:
         # Exclusive from here on: once the file is there, no other program can hold up its record.
-        with writing(connection, "EXCLUSIVE"):
-            if connection.execute("DELETE FROM pending WHERE id = ?", (waiting,)).rowcount == 0:
+        with database.writing(exclusive=True):
+            if database.execute("DELETE FROM pending WHERE id = ?", (waiting,)) == 0:
                 raise RegistryError("another program took this for abandoned", hint="try again")
-            number = int(connection.execute(KEEP, row).fetchall()[0][0])
+            number = keep(database, stamped)
             if stamped.record.position is not None:
-                positions.end(connection, stamped.record.key, stamped.record.position)
+                positions.end(database, stamped.record.key, stamped.record.position)
             part.publish()
     except BaseException:
-        with contextlib.suppress(sqlite3.Error):  # else it is settled later
+        with contextlib.suppress(RegistryError):  # else it is settled later
             if not _is_there(part.output, stamped.record.sha256):
-                connection.execute("DELETE FROM pending WHERE id = ?", (waiting,))
+                database.execute("DELETE FROM pending WHERE id = ?", (waiting,))
         raise
     return number
 
 
-def settle(connection: sqlite3.Connection) -> None:
-    """Keep or drop the records of files whose program was killed while they appeared."""
-    query = "SELECT id, party, key, data, output, stage FROM pending"
-    for waiting, *row, output, stage in connection.execute(query).fetchall():
-        one = _record(row[2])
+def settle(database: Database) -> None:
+    """Keep or drop the records of files whose program was killed while they appeared here."""
+    query = "SELECT id, data, output, stage FROM pending WHERE machine = ?"
+    for waiting, data, output, stage in database.rows(query, (stages.machine(),)):
+        stamped = _stamped(data)
+        one = stamped.record
         with stages.reclaimed(Path(os.fsdecode(stage))) as abandoned:
             kept = _is_there(Path(os.fsdecode(output)), one.sha256)
             if not (kept or abandoned):
                 continue  # its program is at work
-            with writing(connection):
-                delete = "DELETE FROM pending WHERE id = ?"
-                if connection.execute(delete, (waiting,)).rowcount and kept:
-                    connection.execute(KEEP, row).fetchall()
+            with database.writing():
+                own = f"SELECT id FROM pending WHERE id = ?{database.words.unlocked}"
+                if database.row(own, (waiting,)) is None:
+                    continue  # settled by another program, or about to be committed by its own
+                database.execute("DELETE FROM pending WHERE id = ?", (waiting,))
+                if kept:
+                    keep(database, stamped)
                 if one.position is not None:
-                    positions.end(connection, one.key, one.position)
+                    positions.end(database, one.key, one.position)
 
 
-def _record(data: bytes) -> Record:
+def _stamped(data: bytes) -> Stamped:
     try:
-        return records.parse(data).record
+        return records.parse(data)
     except (RecordError, TypeError, AttributeError) as error:
         what = "the registry is damaged at a record that is not kept yet"
         raise RegistryError(what, hint="restore a backup") from error

@@ -1,41 +1,40 @@
-"""The registry: parties, records and keystream positions in an SQLite file.
+"""The registry: parties, records and keystream positions in an SQLite file or on PostgreSQL.
 
 Holds the path of each key file and the key id, never the key itself; which
 positions of each keystream are reserved (`positions`); and the records of what was marked, which
 appear with their files (`pending`). Knows nothing of audio or networks, and leaves to its caller
-which registry to open: `default_path` only says where one is usually kept. The tables are made in
-`schema` and specified in docs/spec.md.
+which registry to open: `default_place` only says where one is usually kept. The tables are made in
+`schema` and specified in docs/spec.md; `database` knows the two kinds of it.
 """
 
 import contextlib
 import os
 import re
-import sqlite3
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from keybound.crypto import codes
 from keybound.crypto.keys import KEY_ID_BYTES, Key
 from keybound.errors import CodeError, RecordError, RegistryError
 from keybound.output import Part
 from keybound.provenance import pending, positions, records, schema
+from keybound.provenance.database import ReadOnlyError, TakenError, Value, is_address
 from keybound.provenance.records import Entry, Stamped
 
 NAME_MAX = 100
-BUSY_S = 10.0
 COLUMNS = "name, payload, bits, rho, key_file, key_id, created"
 PARTIES = f"SELECT {COLUMNS}, coalesce(next, 0) FROM party LEFT JOIN stream ON key = key_id"
 
 
-def default_path() -> Path:
-    """Return the usual path: $KEYBOUND_REGISTRY, else a file in the user's data folder."""
+def default_place() -> Path | str:
+    """Return the usual place: $KEYBOUND_REGISTRY, else a file in the user's data folder."""
     chosen = os.environ.get("KEYBOUND_REGISTRY")
     if chosen:
-        return Path(chosen).expanduser()
+        return chosen if is_address(chosen) else Path(chosen).expanduser()
     data = Path(os.environ.get("XDG_DATA_HOME", ""))
     if not data.is_absolute():  # the XDG rules ignore a relative folder
         data = Path.home() / ".local" / "share"
@@ -94,22 +93,17 @@ class Party:
 class Registry:
     """An open registry; a context manager that closes it."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Open the registry at `path`, and make one without parties where there is none.
+    def __init__(self, place: str | os.PathLike[str]) -> None:
+        """Open the registry at `place`, and make one without parties where there is none.
 
-        A new file has mode 0600, and its folder 0700 if that is new too. What a killed program left
-        half done is settled.
+        A place is the path of an SQLite file, or an address that begins with postgresql://. A new
+        file has mode 0600, and its folder 0700 if that is new too. What a killed program left half
+        done on this machine is settled.
         """
-        # Absolute, so that a file named ":memory:" or "" is not SQLite's word for something else.
-        self.path = Path(path).absolute()
-        schema.create(self.path)
-        with self._refusals():
-            self._connection = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)
+        self._database = schema.opened(place)
         try:
-            with self._refusals():
-                schema.check(self._connection, self.path)
-                with contextlib.suppress(schema.ReadOnlyError), self._refusals():
-                    pending.settle(self._connection)
+            with contextlib.suppress(ReadOnlyError):
+                pending.settle(self._database)
         except BaseException:
             self.close()
             raise
@@ -122,7 +116,7 @@ class Registry:
 
     def close(self) -> None:
         """Close the registry."""
-        self._connection.close()
+        self._database.close()
 
     def add(self, party: Party) -> None:
         """Register a party under a name that is not yet taken."""
@@ -131,15 +125,14 @@ class Registry:
             f"{party.payload:0{(party.bits + 3) // 4}x}",
             int(party.bits),
             int(party.rho),
-            _to_column(party.key_file),
+            os.fsencode(party.key_file),
             party.key_id,
             party.created.astimezone(UTC).isoformat(),
         )
         insert = f"INSERT INTO party ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
         try:
-            with self._refusals():
-                self._connection.execute(insert, row)
-        except schema.TakenError:
+            self._database.execute(insert, row)
+        except TakenError:
             what = f"a party named {party.name!r} is already registered"
             hint = "choose another name, or remove that party first"
             raise RegistryError(what, hint=hint) from None
@@ -147,110 +140,97 @@ class Registry:
     def get(self, name: str) -> Party:
         """Return the party of this name."""
         name = _check_name(name)
-        query = f"{PARTIES} WHERE name = ?"
-        with self._refusals():
-            row = self._connection.execute(query, (name,)).fetchone()
+        row = self._database.row(f"{PARTIES} WHERE name = ?", (name,))
         if row is None:
             raise _unknown(name)
         return self._party(row)
 
     def list(self) -> tuple[Party, ...]:
         """Return all parties, in the order of their names."""
-        with self._refusals():
-            rows = self._connection.execute(f"{PARTIES} ORDER BY name").fetchall()
-        return tuple(self._party(row) for row in rows)
+        # Sorted here: the order of names in PostgreSQL depends on the language of the database.
+        parties = (self._party(row) for row in self._database.rows(PARTIES))
+        return tuple(sorted(parties, key=lambda party: party.name))
 
     def next_position(self, key: str) -> int:
         """Return the next position of a key: those below it may be in use."""
-        with self._refusals():
-            return positions.next_position(self._connection, key)
+        return positions.next_position(self._database, key)
 
     def reserve(self, key: str, position: int | None = None) -> int:
         """Reserve and return a new position of a key: the next, or the one asked for."""
-        with self._refusals():
-            if position is None:
-                return positions.reserve(self._connection, key)
-            positions.reserve_at(self._connection, key, position)
+        if position is None:
+            return positions.reserve(self._database, key)
+        positions.reserve_at(self._database, key, position)
         return position
 
     def reserve_for(self, key: str, tasks: Sequence[str]) -> dict[str, int]:
         """Return a position for each task: its own if it has one and did not end, or a new one."""
-        with self._refusals():
-            return positions.reserve_for(self._connection, key, tasks)
+        return positions.reserve_for(self._database, key, tasks)
 
     def void(self, key: str, position: int) -> None:
         """Mark the position of a task that failed as void: it is never reserved again."""
-        with self._refusals():
-            positions.end(self._connection, key, position)
+        positions.end(self._database, key, position)
 
     def remove(self, name: str) -> None:
         """Remove the party of this name. Its key file and its records stay."""
         name = _check_name(name)
-        with self._refusals():
-            cursor = self._connection.execute("DELETE FROM party WHERE name = ?", (name,))
-        if cursor.rowcount == 0:
+        if self._database.execute("DELETE FROM party WHERE name = ?", (name,)) == 0:
             raise _unknown(name)
 
     def append(self, stamped: Stamped) -> int:
         """Add a record and return its number. No record is ever changed or removed."""
-        row = (stamped.record.party, stamped.record.key, stamped.to_bytes())
-        with self._refusals():
-            return int(self._connection.execute(pending.KEEP, row).fetchall()[0][0])
+        return pending.keep(self._database, stamped)
 
     def appear(self, stamped: Stamped, part: Part) -> int:
         """Publish a marked file together with its record; return the number of the record."""
-        with self._refusals():
-            return pending.appear(self._connection, stamped, part)
+        return pending.appear(self._database, stamped, part)
 
-    def records(self, party: Party | None = None) -> tuple[Entry, ...]:
-        """Return the records of a party under its present key, or all, the oldest first."""
-        query, values = "SELECT number, data FROM record ORDER BY number", []
+    def records(self, party: Party | None = None, position: int | None = None) -> tuple[Entry, ...]:
+        """Return the records of a party under its present key, or all, the oldest first.
+
+        With a position, those of the party that have it.
+        """
+        where, values = "", list[Value]()
         if party is not None:
-            query = query.replace("ORDER", "WHERE party = ? AND key = ? ORDER")
-            values = [party.name, party.key_id]
-        with self._refusals():
-            rows = self._connection.execute(query, values).fetchall()
-        return tuple(self._entry(row) for row in rows)
+            where, values = "WHERE key = ? AND party = ?", [party.key_id, party.name]
+            if position is not None:
+                where, values = f"{where} AND position = ?", [*values, position]
+        query = f"SELECT number, data FROM record {where} ORDER BY number"
+        return tuple(self._entry(*row) for row in self._database.rows(query, values))
 
     def positions(self, party: Party) -> Iterator[tuple[int, int | None]]:
         """Yield the number and position of each record of a party, none of them read whole."""
-        query = f"SELECT number, {schema.POSITION} FROM record WHERE party = ? AND key = ?"
-        with self._refusals():
-            yield from self._connection.execute(query, [party.name, party.key_id])
+        query = "SELECT number, position FROM record WHERE key = ? AND party = ?"
+        for number, position in self._database.each(query, (party.key_id, party.name)):
+            yield int(number), position
 
     def record_of(self, key: str, sha256: str) -> Entry | None:
         """Return the record of a file by its hash; None if there is none under this key."""
-        query = f"SELECT number, data FROM record WHERE key = ? AND {schema.SHA256} = ?"
-        with self._refusals():
-            row = self._connection.execute(query, (key, sha256)).fetchone()
-        return None if row is None else self._entry(row)
+        query = "SELECT number, data FROM record WHERE key = ? AND sha256 = ?"
+        row = self._database.row(query, (key, bytes.fromhex(sha256)))
+        return None if row is None else self._entry(*row)
 
     def masks(self, party: Party) -> Iterator[tuple[int, bytes]]:
         """Yield position and nonce of each record of a party whose mask is not the fixed one."""
-        own = f"party = ? AND key = ? AND {schema.POSITION} IS NOT NULL AND {schema.NONCE} <> ''"
-        query = f"SELECT {schema.POSITION}, {schema.NONCE} FROM record WHERE {own}"
-        with self._refusals():
-            for position, text in self._connection.execute(query, [party.name, party.key_id]):
-                yield int(position), bytes.fromhex(text)
+        own = "key = ? AND party = ? AND position IS NOT NULL AND nonce IS NOT NULL"
+        query = f"SELECT position, nonce FROM record WHERE {own}"
+        for position, nonce in self._database.each(query, (party.key_id, party.name)):
+            yield int(position), bytes(nonce)
 
     def record(self, number: int) -> Entry:
         """Return the record of this number."""
-        query = "SELECT number, data FROM record WHERE number = ?"
-        with self._refusals():
-            row = self._connection.execute(query, (number,)).fetchone()
+        row = self._database.row("SELECT number, data FROM record WHERE number = ?", (number,))
         if row is None:
             raise RegistryError(f"no record {number}", hint="keybound record list shows them all")
-        return self._entry(row)
+        return self._entry(*row)
 
-    def _entry(self, row: tuple[int, bytes]) -> Entry:
-        number, data = row
+    def _entry(self, number: int, data: bytes) -> Entry:
         try:
             return Entry(number, records.parse(data))
         except (RecordError, TypeError, AttributeError) as error:
-            what = f"registry {os.fspath(self.path)!r} is damaged at record {number}"
+            what = f"registry {self._database.name!r} is damaged at record {number}"
             raise RegistryError(what, hint="restore a backup") from error
 
-    def _party(self, row: tuple[str, str, int, int, str, str, str, int]) -> Party:
+    def _party(self, row: tuple[Any, ...]) -> Party:
         name, payload, bits, rho, key_file, key_id, created, next_position = row
         try:
             return Party(
@@ -264,12 +244,9 @@ class Registry:
                 next_position=next_position,
             )
         except (CodeError, RegistryError, TypeError, ValueError) as error:
-            what = f"registry {os.fspath(self.path)!r} is damaged at party {name!r}"
+            what = f"registry {self._database.name!r} is damaged at party {name!r}"
             hint = "restore a backup, or remove the party and add it again"
             raise RegistryError(what, hint=hint) from error
-
-    def _refusals(self) -> contextlib.AbstractContextManager[None]:
-        return schema.refusals(self.path)
 
 
 def _check_name(name: str) -> str:
@@ -287,12 +264,3 @@ def _check_name(name: str) -> str:
 
 def _unknown(name: str) -> RegistryError:
     return RegistryError(f"no party is named {name!r}", hint="keybound party list shows them all")
-
-
-def _to_column(path: Path) -> str | bytes:
-    """Return a path as it is stored: as text, or as its bytes where they are not UTF-8."""
-    octets = os.fsencode(path)
-    try:
-        return octets.decode()
-    except UnicodeDecodeError:
-        return octets

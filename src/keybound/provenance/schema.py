@@ -1,28 +1,26 @@
 """The tables of a registry: how they are made, and told from those of other programs.
 
-Knows SQLite and files. The schema is specified in docs/spec.md.
+They are written with the types of SQLite; `database` has those of PostgreSQL. Knows files. The
+schema is specified in docs/spec.md.
 """
 
 import contextlib
 import os
-import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 
 from keybound import output, stages
 from keybound.errors import RegistryError
+from keybound.provenance.database import Database, is_address
 
-VERSION = 5
-# "kbnd" in ASCII: tells a registry from the databases of other programs.
-APPLICATION_ID = 0x6B626E64
-# The payload is hex text, because SQLite integers end at 64 bits.
+VERSION = 6
+# The payload is hex text, because integers end at 64 bits; a path is bytes, since not all are text.
 PARTY = """
 CREATE TABLE party (
     name        TEXT    NOT NULL PRIMARY KEY,
     payload     TEXT    NOT NULL,
     bits        INTEGER NOT NULL,
     rho         INTEGER NOT NULL,
-    key_file    TEXT    NOT NULL,
+    key_file    BLOB    NOT NULL,
     key_id      TEXT    NOT NULL,
     created     TEXT    NOT NULL
 )
@@ -33,10 +31,14 @@ CREATE TABLE record (
     number   INTEGER PRIMARY KEY AUTOINCREMENT,
     party    TEXT    NOT NULL,
     key      TEXT    NOT NULL,
+    position INTEGER,
+    nonce    BLOB,
+    sha256   BLOB,
     data     BLOB    NOT NULL
 )
 """
-FOUND_BY = "CREATE INDEX record_of ON record (party, key)"
+RECORD_AT = "CREATE INDEX record_at ON record (key, position)"
+RECORD_OF = "CREATE INDEX record_of ON record (sha256) WHERE sha256 IS NOT NULL"
 # The keystream of a key, whichever party has it: positions below `next` are reserved.
 STREAM = """
 CREATE TABLE stream (
@@ -49,38 +51,45 @@ RESERVED = """
 CREATE TABLE reserved (
     key      TEXT    NOT NULL,
     position INTEGER NOT NULL,
+    machine  TEXT,
     task     TEXT,
     PRIMARY KEY (key, position)
 )
 """
 RESERVED_BY = "CREATE INDEX reserved_by ON reserved (task) WHERE task IS NOT NULL"
-# Records of files that are about to appear: paths are bytes, since not all are text.
+# Records of files that are about to appear, on the machine that has the files.
 PENDING = """
 CREATE TABLE pending (
     id       INTEGER PRIMARY KEY AUTOINCREMENT,
-    party    TEXT    NOT NULL,
-    key      TEXT    NOT NULL,
     data     BLOB    NOT NULL,
+    machine  TEXT    NOT NULL,
     output   BLOB    NOT NULL,
     stage    BLOB    NOT NULL
 )
 """
-POSITION = "json_extract(CAST(data AS TEXT), '$.record.position')"  # of a record
-NONCE = "json_extract(CAST(data AS TEXT), '$.record.nonce')"  # of its mask, in hex digits
-SHA256 = "json_extract(CAST(data AS TEXT), '$.record.sha256')"  # of its file
-NEW = (PARTY, RECORD, FOUND_BY, STREAM, RESERVED, RESERVED_BY, PENDING)
+NEW = (PARTY, RECORD, RECORD_AT, RECORD_OF, STREAM, RESERVED, RESERVED_BY, PENDING)
 
 
-class TakenError(RegistryError):
-    """The name is taken: the one constraint that a checked party can break."""
+def opened(place: str | os.PathLike[str]) -> Database:
+    """Return the open database of a registry, made with its tables where there is none.
+
+    Raise an error where it is of another program or version.
+    """
+    if not is_address(place):
+        _create(Path(place).absolute())
+    database = Database(place)
+    try:
+        if database.shared and database.version() is None and database.is_empty():
+            database.make(NEW, VERSION)
+        _check(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
 
 
-class ReadOnlyError(RegistryError):
-    """The registry can be read and not be written to."""
-
-
-def create(path: Path) -> None:
-    """Make a registry with its tables where there is none, in one step.
+def _create(path: Path) -> None:
+    """Make a file with its tables where there is none, in one step.
 
     So no program ever sees one without them: an empty file is damaged.
     """
@@ -94,7 +103,8 @@ def create(path: Path) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         stages.sweep(path.parent)
         with output.staged(path, replace=True, mode=output.PRIVATE, kind=RegistryError) as part:
-            _make(part.path)
+            with Database(part.path) as database:
+                database.make(NEW, VERSION)
             with contextlib.suppress(FileExistsError):  # made by another program just now
                 part.link()
     except OSError as error:
@@ -102,71 +112,18 @@ def create(path: Path) -> None:
         raise RegistryError(f"registry {os.fspath(path)!r} cannot be made: {reason}") from error
 
 
-def _make(path: Path) -> None:
-    with refusals(path):
-        connection = sqlite3.connect(path, isolation_level=None)
-        try:
-            with writing(connection):
-                _run(connection, NEW)
-        finally:
-            connection.close()
-
-
-def check(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise an error where the file is of another program or version."""
-    if _pragma(connection, "application_id") != APPLICATION_ID:
+def _check(database: Database) -> None:
+    version = database.version()
+    if version is None:
         raise RegistryError(
-            f"{os.fspath(path)!r} is a database of another program, not a registry",
-            hint="is $KEYBOUND_REGISTRY set to the right file?",
+            f"{database.name!r} is a database of another program, not a registry",
+            hint=f"is $KEYBOUND_REGISTRY set to the right {'one' if database.shared else 'file'}?",
         )
-    version = _pragma(connection, "user_version")
     if version != VERSION:
         newer = version > VERSION
         raise RegistryError(
-            f"registry {os.fspath(path)!r} has schema {version}, "
+            f"registry {database.name!r} has schema {version}, "
             f"and this program reads schema {VERSION}",
             hint=f"it was made by {'a newer' if newer else 'an older'} keybound"
             + (": upgrade" if newer else ""),
         )
-
-
-@contextlib.contextmanager
-def writing(connection: sqlite3.Connection, how: str = "IMMEDIATE") -> Iterator[None]:
-    """Do what is inside in one transaction, which two programs cannot be in at once."""
-    connection.execute(f"BEGIN {how}")
-    with connection:
-        yield
-
-
-@contextlib.contextmanager
-def refusals(path: Path) -> Iterator[None]:
-    """Turn what SQLite raises into what KeyBound raises."""
-    try:
-        yield
-    except sqlite3.IntegrityError as error:
-        raise TakenError(str(error)) from error
-    except sqlite3.Error as error:
-        name, hint = getattr(error, "sqlite_errorname", ""), None
-        what = f"registry {os.fspath(path)!r}"
-        if name == "SQLITE_NOTADB":
-            what, hint = f"{os.fspath(path)!r} is not a registry", "is $KEYBOUND_REGISTRY right?"
-        elif name.startswith("SQLITE_BUSY"):
-            what, hint = f"{what} is in use by another program", "try again"
-        elif name.startswith("SQLITE_READONLY"):
-            raise ReadOnlyError(f"{what} may not be written to", hint="check its mode") from error
-        elif name == "SQLITE_FULL":
-            what, hint = f"{what} cannot be written: no space left on the disk", "make room"
-        else:
-            what = f"{what} cannot be used: {error}"
-        raise RegistryError(what, hint=hint) from error
-
-
-def _run(connection: sqlite3.Connection, statements: tuple[str, ...]) -> None:
-    for statement in statements:
-        connection.execute(statement)
-    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {VERSION}")
-
-
-def _pragma(connection: sqlite3.Connection, name: str) -> int:
-    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
