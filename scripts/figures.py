@@ -221,7 +221,8 @@ Weights {versions["paper"]}; by the paper's rule.
 ### Quality of the marked clips
 
 PESQ is lenient with a mark that scales the host's own spectrum; ViSQOL says that there is still
-something to hear. A perfect copy has ViSQOL 4.4 and Zimtohrli 5.
+something to hear. A perfect copy has ViSQOL 4.4 and Zimtohrli 5. A landmark is no mark: it is what
+a codec at so many kbps, or noise at so many dB, does to the host itself.
 
 {quality(tables, versions)}
 

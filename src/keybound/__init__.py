@@ -24,7 +24,7 @@ _NAMES = {
     "types": "Analysis Detection Mark Span",
     "watermark.functions": "detect embed embed_with_position verify",
     "watermark.grader": "Grader",
-    "watermark.options": "EmbedOptions Marked",
+    "watermark.options": "DetectOptions EmbedOptions Marked",
     "watermark.stream": "StreamDetector StreamEmbedder",
     "watermark.verdict": "Verdict",
     "watermark.watermarker": "MarkWarning Watermarker",

@@ -20,7 +20,7 @@ from keybound.seal.search import Sealed, SealSearch
 from keybound.types import Analysis, Detection, Mark, Span
 from keybound.watermark.functions import detect, embed, embed_with_position, verify
 from keybound.watermark.grader import Grader
-from keybound.watermark.options import EmbedOptions, Marked
+from keybound.watermark.options import DetectOptions, EmbedOptions, Marked
 from keybound.watermark.stream import StreamDetector, StreamEmbedder
 from keybound.watermark.verdict import Verdict
 from keybound.watermark.watermarker import MarkWarning, Watermarker
@@ -33,6 +33,7 @@ __all__ = [
     "AudioError",
     "CodeError",
     "CorpusError",
+    "DetectOptions",
     "Detection",
     "EmbedOptions",
     "Grader",

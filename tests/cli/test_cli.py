@@ -1,5 +1,6 @@
 """The command line as a user meets it: the program, keys and parties, attacks, the demo."""
 
+import dataclasses
 import importlib.metadata
 import json
 import re
@@ -16,8 +17,11 @@ import soundfile as sf
 
 from keybound.attacks import ATTACKS
 from keybound.cli import main
+from keybound.cli.batch import Asked
 from keybound.crypto.keys import Key
 from keybound.demo import SPEECH
+from keybound.model.detection import FALSE_ALARMS
+from keybound.watermark import options
 
 PAYLOAD = "0x5eed"
 
@@ -249,3 +253,14 @@ def test_the_demo_shows_the_whole_path(
 def test_a_demo_without_a_folder_is_refused(refused: Run, key: Path) -> None:
     for out in (key, key / "demo"):
         assert "cannot be made a folder (--out" in refused("demo", "--out", out).err
+
+
+def test_the_defaults_of_the_options_are_those_of_the_library() -> None:
+    """They are written twice, since the command line starts without numpy."""
+    given = {
+        p.name: p.default for verb in ("embed", "verify") for p in main.cli.commands[verb].params
+    }
+    assert given["excerpt"] == options.EXCERPT_S
+    assert (given["false_alarms"], given["speed"]) == (FALSE_ALARMS, options.USUAL.speed)
+    for name in ("excerpt", "false_alarms", "speed"):
+        assert {f.name: f.default for f in dataclasses.fields(Asked)}[name] == given[name]

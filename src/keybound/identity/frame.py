@@ -146,11 +146,11 @@ def _best(agrees: Doubles, signs: Doubles) -> list[tuple[float, tuple[int, ...]]
     below = np.tril_indices(len(signs), -1)
     for first in range(-1, len(signs)):  # alone, then together with each one
         own = agrees if first < 0 else agrees * signs[first]
-        pairs = _product(signs * own, signs.T)
-        fits = pairs[below]
+        fits = _product(signs * own, signs.T)[below]
+        fits[below[1] <= first] = -np.inf  # each three are tried once, by the lowest of them
         for at in np.argpartition(fits, -CANDIDATES)[-CANDIDATES:]:
             pair = (int(below[0][at]), int(below[1][at]))
-            if first < min(pair):
+            if fits[at] > -np.inf:
                 turned = pair if first < 0 else (first, *pair)
                 found.append((float(fits[at]), turned))
     return sorted(found, reverse=True)[:CANDIDATES]

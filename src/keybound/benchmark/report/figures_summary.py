@@ -133,7 +133,7 @@ def frontier(e: Evidence) -> Picture | None:
             tags.append((pesq, ba, titled(method), SOFT))
         write_tags(axes, tags)
         axes.axhline(0.5, color=FAINT, lw=1, ls=DASHES[1])
-        axes.set(xlabel="PESQ of the marked clips", xlim=(2.7, 4.75), ylim=(0.44, 1.035))
+        axes.set(xlabel="PESQ of the marked clips", xlim=(1.9, 4.75), ylim=(0.44, 1.035))
         codec = "codec 6 kbps (ours Lyra, published EnCodec)"
         axes.set_title("denoiser" if attack == "denoiser" else codec)
         axes.grid(axis="both")
@@ -158,7 +158,7 @@ def write_tags(axes: Any, tags: Sequence[tuple[float, float, str, str]]) -> None
         taken = any(0 <= a - x < 0.5 and abs(b - y) < 0.03 and t != text for a, b, t, _ in tags)
         left = x > 4.2 or taken
         axes.annotate(
-            text,
+            text.replace(", ", ",\n"),
             (x, y),
             (-9 if left else 9, -3),
             textcoords="offset points",
