@@ -22,12 +22,11 @@ def embed(
     nonce: bytes = b"",
     position: int | None = None,
     seal: bool = True,
-    rolling: bool = False,
     excerpt: float = EXCERPT_S,
     check: bool = True,
 ) -> npt.NDArray[Any]:
     """Return the samples with a mark, by the shipped weights: see `Watermarker.embed`."""
-    options = EmbedOptions(key, payload, nonce, position, seal, rolling, excerpt)
+    options = EmbedOptions(key, payload, nonce, position, seal, excerpt=excerpt)
     return Watermarker()._embed(samples, sample_rate, options, check=check).samples
 
 
@@ -40,12 +39,11 @@ def embed_with_position(
     nonce: bytes = b"",
     position: int | None = None,
     seal: bool = True,
-    rolling: bool = False,
     excerpt: float = EXCERPT_S,
     check: bool = True,
 ) -> Marked:
     """Return what `embed` returns together with the keystream position of the seal."""
-    options = EmbedOptions(key, payload, nonce, position, seal, rolling, excerpt)
+    options = EmbedOptions(key, payload, nonce, position, seal, excerpt=excerpt)
     return Watermarker()._embed(samples, sample_rate, options, check=check)
 
 
