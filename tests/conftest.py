@@ -21,7 +21,7 @@ from keybound.audio import recordings
 from keybound.cli import main
 from keybound.crypto.keys import Key
 from keybound.demo import SPEECH
-from keybound.provenance.registry import Party
+from keybound.provenance.parties import Party
 from keybound.watermark.watermarker import Watermarker
 
 Run = Callable[..., Any]  # to the outcome of `run`

@@ -19,7 +19,8 @@ _NAMES = {
         " ModelError NotGenuineError RecipeError RecordError RegistryError"
     ),
     "provenance.origin": "Origin",
-    "provenance.registry": "Party Registry",
+    "provenance.parties": "Party",
+    "provenance.registry": "Registry",
     "seal.search": "Sealed SealSearch",
     "types": "Analysis Detection Mark Span",
     "watermark.functions": "detect embed embed_with_position verify",

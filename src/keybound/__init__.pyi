@@ -15,7 +15,8 @@ from keybound.errors import (
     RegistryError,
 )
 from keybound.provenance.origin import Origin
-from keybound.provenance.registry import Party, Registry
+from keybound.provenance.parties import Party
+from keybound.provenance.registry import Registry
 from keybound.seal.search import Sealed, SealSearch
 from keybound.types import Analysis, Detection, Mark, Span
 from keybound.watermark.functions import detect, embed, embed_with_position, verify

@@ -16,7 +16,8 @@ from keybound.audio import recordings
 from keybound.cli import verify
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
-from keybound.provenance.registry import Party, Registry, default_place
+from keybound.provenance.parties import Party
+from keybound.provenance.registry import Registry, default_place
 from keybound.seal import rolling
 from keybound.seal.tiles import Tiles
 from keybound.watermark.watermarker import Watermarker

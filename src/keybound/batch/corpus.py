@@ -22,7 +22,8 @@ from keybound.batch.worker import ENV, HANDED, SKETCH, Claimant, Job, Task, in_w
 from keybound.crypto import codes
 from keybound.errors import CodeError, CorpusError, KeyBoundError, KeyFileError, RegistryError
 from keybound.provenance import records
-from keybound.provenance.registry import Party, Registry
+from keybound.provenance.parties import Party
+from keybound.provenance.registry import Registry
 from keybound.watermark.claims import Untried, party_claim, triable
 from keybound.watermark.watermarker import Watermarker
 
@@ -210,10 +211,10 @@ def run(
 
 
 def with_positions(job: Job, tasks: Sequence[Task], known: Registry) -> list[Task]:
-    """Return the tasks, those of a registered party each with a keystream position reserved for it.
+    """Return the tasks, those of a registered party each with a position and a serial of its own.
 
-    A task that was begun and did not end keeps its position, unless its input has changed since. An
-    output that exists counts as this batch's only if there is a record of it.
+    A task that was begun and did not end keeps them, unless its input has changed since. An output
+    that exists counts as this batch's only if there is a record of it.
     """
     mine: dict[str, dict[str, Task]] = {}  # by key, and by what a position is reserved for
     for task in tasks:
@@ -225,13 +226,15 @@ def with_positions(job: Job, tasks: Sequence[Task], known: Registry) -> list[Tas
     for key, named in mine.items():
         for reservation, task in list(named.items()):
             if entry := _recorded(known, key, task):
-                position = entry.stamped.record.position
-                made[task.name] = replace(task, position=position, record=entry.number)
+                kept = entry.stamped.record
+                own = replace(task, position=kept.position, serial=kept.serial)
+                made[task.name] = replace(own, record=entry.number)
                 del named[reservation]
-        for reservation, position in known.reserve_for(key, list(named)).items():
+        for reservation, given in known.reserve_for(key, list(named)).items():
             task = named[reservation]
             there = task.output is not None and os.path.lexists(task.output)
-            made[task.name] = replace(task, position=position, fresh=task.fresh and not there)
+            own = replace(task, position=given.position, serial=given.serial)
+            made[task.name] = replace(own, fresh=task.fresh and not there)
     return [made.get(task.name, task) for task in tasks]
 
 

@@ -76,6 +76,7 @@ class Task:
     fresh: bool  # the output did not exist when this was first begun
     replace: bool
     position: int | None = None  # of the seal, where the registry gave one
+    serial: int | None = None  # of the identifier, likewise
     record: int | None = None  # of the output, where it is there already
 
 

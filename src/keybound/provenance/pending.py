@@ -9,29 +9,44 @@ it alone. Knows records, parts and the tables of `schema`: no audio.
 import contextlib
 import hashlib
 import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from keybound import stages
 from keybound.errors import RecordError, RegistryError
 from keybound.output import Part
-from keybound.provenance import positions, records
-from keybound.provenance.database import Database, Value
+from keybound.provenance import positions, records, serials
+from keybound.provenance.database import Database, TakenError, Value
 from keybound.provenance.records import Stamped
 
-COLUMNS = "party, key, position, nonce, sha256, data"
-KEEP = f"INSERT INTO record ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?) RETURNING number"
+COLUMNS = "serial, party, key, position, created, nonce, sha256, data"
+KEEP = f"INSERT INTO record ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING number"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def keep(database: Database, stamped: Stamped) -> int:
-    """Add a record and return its number."""
-    return int(database.rows(KEEP, columns(stamped))[0][0])
+    """Add a record and return its number; raise an error where another has its serial."""
+    serial = stamped.record.serial
+    try:
+        number = int(database.rows(KEEP, columns(stamped))[0][0])
+    except TakenError:
+        raise RegistryError(f"there is a record with serial {serial} already") from None
+    if serial is not None:
+        serials.reserve(database, [serial])
+    return number
 
 
 def columns(stamped: Stamped) -> tuple[Value, ...]:
     """Return what is stored of a record: what it is found by, and the whole."""
     one = stamped.record
     sha256 = None if one.sha256 is None else bytes.fromhex(one.sha256)
-    return (one.party, one.key, one.position, one.nonce or None, sha256, stamped.to_bytes())
+    found_by = (one.serial, one.party, one.key, one.position, microseconds(one.created))
+    return (*found_by, one.nonce or None, sha256, stamped.to_bytes())
+
+
+def microseconds(moment: datetime) -> int:
+    """Return a time as it is stored: in microseconds since 1970."""
+    return (moment - EPOCH) // timedelta(microseconds=1)
 
 
 def appear(database: Database, stamped: Stamped, part: Part) -> int:

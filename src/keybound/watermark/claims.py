@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeVar
 from keybound.crypto import codes
 from keybound.crypto.keys import KEYGEN_HINT, Key
 from keybound.errors import KeyBoundError, KeyFileError
+from keybound.provenance.parties import Party
 from keybound.provenance.records import Entry
-from keybound.provenance.registry import Party
 from keybound.seal.rolling import Roll
 from keybound.seal.search import Ask, SealSearch
 from keybound.seal.tiles import Spot

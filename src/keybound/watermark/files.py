@@ -22,6 +22,7 @@ from keybound.audio import arrays, recordings
 from keybound.errors import AudioError
 from keybound.output import Part
 from keybound.provenance import fingerprint, records
+from keybound.provenance.declared import NOTHING, Declared
 from keybound.provenance.fingerprint import Fingerprint
 from keybound.seal.search import SealSearch
 from keybound.types import Analysis, Detection, Levels
@@ -119,7 +120,12 @@ def _read_back(
 
 
 def record(
-    marker: Watermarker, written: Written, options: EmbedOptions, *, party: str
+    marker: Watermarker,
+    written: Written,
+    options: EmbedOptions,
+    *,
+    party: str,
+    declared: Declared = NOTHING,
 ) -> records.Stamped:
     """Return the record of what was written, stamped with the key, with the present time."""
     made = records.Record(
@@ -135,6 +141,7 @@ def record(
         rate=written.rate,
         sha256=written.sha256 or None,
         fingerprint=written.fingerprint,
+        declared=declared,
     )
     return records.stamp(made, options.key)
 
