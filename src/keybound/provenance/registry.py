@@ -145,6 +145,12 @@ class Registry:
         row = self._database.row("SELECT number, data FROM record WHERE serial = ?", (serial,))
         return None if row is None else self._entry(*row)
 
+    @property
+    def size(self) -> int:
+        """Return how many records there are at most: the number of the last one."""
+        row = self._database.row("SELECT max(number) FROM record")
+        return 0 if row is None or row[0] is None else int(row[0])
+
     def next_position(self, key: str) -> int:
         """Return the next position of a key: those below it may be in use."""
         return positions.next_position(self._database, key)

@@ -97,15 +97,22 @@ class Verdict:
         """Return the verdict as a sentence."""
         marked = self.rule_holds or self.spelled is not None
         told = self.origin.words(sealed=self.seal.holds, marked=marked)
-        return f"{self._evidence}{told}{self._copied}"
+        doubt = ", and anyone can copy an identifier" if self.copied else ""
+        return f"{self._evidence}{told}{doubt}"
+
+    @property
+    def copied(self) -> bool:
+        """Return whether an identifier was read on audio that nothing shows to be its record's."""
+        held = self.seal.holds and self.origin.match != "other"
+        return self.spelled is not None and not held and self.origin.match != "same"
 
     @property
     def _evidence(self) -> str:
-        agree = f"payload agrees in {self.bits - self.distance} of {self.bits} bits"
+        agree = f"code agrees in {self.bits - self.distance} of {self.bits} bits"
         if self.spelled is not None:
-            claimed = "claims the public" if self.spelled.public else "spells the"
+            how = "claims the public" if self.spelled.public and self.copied else "spells the"
             sealed = f", sealed evidence {self.seal.words}" if self.seal.holds else ""
-            return f"{claimed} identifier {self.spelled.name}{sealed}"
+            return f"{how} identifier {self.spelled.name}{sealed}"
         if self.seal.holds:
             sealed = f"sealed evidence {self.seal.words}"
             if self.present:

@@ -4,262 +4,279 @@ A verdict holds all evidence. Someone who may ask often and sees distances or p-
 to find a mark that passes (docs/security.md, the oracle): others get the grade alone.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import cached_property
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from keybound.crypto import codes
-from keybound.crypto.keys import Key
+from keybound.crypto import codes, keystream
+from keybound.errors import KeyBoundError
+from keybound.identity.frame import PERIOD
+from keybound.identity.reading import Reading, differing
 from keybound.model.networks import Card
-from keybound.provenance import content_tag, origin
-from keybound.provenance.matching import Sketch
-from keybound.provenance.origin import Compared
+from keybound.provenance.origin import Origin
+from keybound.provenance.parties import Party
 from keybound.provenance.records import Entry
 from keybound.seal import search
-from keybound.seal.rolling import Seconds, find_rolls, read_along
-from keybound.seal.search import Found
-from keybound.seal.sounds import sounds_of
+from keybound.seal.search import Ask, Found, SealSearch
+from keybound.seal.tiles import Spot
 from keybound.types import Analysis
-from keybound.watermark.claims import USUAL, Case, Claim, Masks, Options, spots_of
-from keybound.watermark.verdict import GRADES, Evidence, Verdict, conclude, weigh
+from keybound.watermark import candidates
+from keybound.watermark.candidates import Candidate, Known, Prepared
+from keybound.watermark.claims import USUAL, Claim, Options, party_claim
+from keybound.watermark.verdict import GRADES, LAYERS, Evidence, Verdict, conclude, weigh
 
-WEIGHING = 50  # windows of a pattern that take as long as to look for the rolling codes of a party
-MOST_NAMED = 8  # records that a recording is taken to be, where it is that of several
-
-Begin = tuple[bytes, int, float]  # nonce and position of a roll, seconds of it before a recording
+KNOWN_REACH_S = 3600.0  # where the position is known, cuts are searched further
 
 
-class Prepared:
-    """What is computed once of a recording, for all claims."""
+@dataclass(frozen=True)
+class Case:
+    """A claim on a recording, and the record that it may be.
 
-    def __init__(self, analysis: Analysis) -> None:
-        self.found, self.levels = analysis.detection, analysis.levels
-        self.sounds = sounds_of(analysis.levels)
+    Without one, seals are searched for at `positions`, and `origin` says what the records told.
+    """
 
-    @cached_property
-    def sketch(self) -> Sketch:
-        """Return the sketch that is compared with records."""
-        return Sketch.of(self.levels)
-
-    @cached_property
-    def rolls(self) -> list[Seconds]:
-        """Return the seconds of each view, in which rolling codes are searched."""
-        return [Seconds(view) for view in self.found.views]
+    claim: Claim
+    bits: int
+    rho: int
+    tries: int  # parties
+    candidate: Candidate | None = None
+    positions: Sequence[int] = ()
+    origin: Origin = candidates.UNTRACED
 
 
 def judge(
     card: Card,
     analysis: Analysis,
     claims: Sequence[Claim],
-    entries: Mapping[str, Sequence[Entry]],
+    known: Known | None = None,
     options: Options = USUAL,
     *,
-    masks: Masks | None = None,
+    record: Entry | None = None,
     progress: search.Progress = lambda *_: None,
 ) -> list[Verdict]:
-    """Return the verdict on each claim, with the records (`entries`) of each by its name.
+    """Return the verdict on each claim.
 
-    Without records, `masks` holds the positions and nonces from them. Seals are searched for first
-    at the start of the recording, then at the starts that records name, then everywhere.
+    With an open registry the recording is looked for among its records: by the identifier that it
+    spells, else by its audio. `record` names one in place of that. Without either, seals are
+    searched for at the usual positions, or at the one of the options.
     """
     prepared, tries = Prepared(analysis), len(claims)
-    cases = []
-    for one in claims:
-        own = entries.get(one.name, ())
-        spots = spots_of(one, own, options, (masks or {}).get(one.name, ()))
-        rho = card.rho if one.rho is None else one.rho
-        cases.append(Case(one, own, spots, card.bits, rho, tries))
-    among = sum(len(one.entries) for one in cases)
-    asks = [one.ask for one in cases]
-    seals = search.at_start(prepared.sounds, asks, options.speed)
-    compared: list[Compared | None] = [
-        None if seal.sealed.holds else _compare(prepared, case, among)
-        for case, seal in zip(cases, seals, strict=True)
-    ]
-    for i, case in enumerate(cases):
-        if begins := _begins(case, compared[i]):
-            named = [(case.spots.index((at, nonce)), start_s) for nonce, at, start_s in begins]
-            there = search.at_record(
-                prepared.sounds, asks[i], named, options.speed, _count(compared[i])
-            )
-            before = seals[i].sealed.searched
-            seals[i] = seals[i].or_better(there)
-            if not there.sealed.holds:
-                seals[i] = seals[i].with_searched(before)
-    rest = WEIGHING * tries if tries > 1 else 0  # of the work, in windows of a pattern
-    windows = 0
-
-    def search_progress(done: int, of: int) -> None:
-        nonlocal windows
-        windows = of
-        progress(done, of + rest)
-
-    seals = search.everywhere(
-        prepared.sounds, asks, seals, options.reach_s, options.speed, search_progress
-    )
+    named = [] if known is None or record is not None else list(known.named(prepared))
     evidence = []
-    for case, seal, with_records in zip(cases, seals, compared, strict=True):
-        evidence.append(_weigh(prepared, case, seal, with_records, options))
-        progress(windows + rest * len(evidence) // tries, windows + rest)
+    for one in claims:
+        rho = card.rho if one.rho is None else one.rho
+        case = Case(one, card.bits, rho, tries)
+        made = _claimed(prepared, case, known, named, record, options, progress)
+        evidence.append(max(made, key=lambda own: _strength(prepared, case, own)))
     chance = max(one.chance for one in evidence)  # parties may differ in rho
     return [
         conclude(prepared.found, one, card.bits, tries=tries, chance=chance) for one in evidence
     ]
 
 
-def _compare(prepared: Prepared, case: Case, among: int) -> Compared:
-    """Return the comparison of a recording with all records of a party."""
-    if not case.entries:
-        return Compared([], searched=True)
-    key = case.claim.key
-    return origin.compare(prepared.sketch, case.entries, key=key, tries=case.tries, among=among)
+def _strength(prepared: Prepared, case: Case, own: Evidence) -> tuple[int, bool, int]:
+    """Return what the best of several records has most of."""
+    grade = conclude(prepared.found, own, case.bits).grade
+    return GRADES.index(grade), own.spelled is not None, -own.distance
 
 
-def _count(compared: Compared | None) -> int:
-    """Return how many records have this audio."""
-    return len(compared.same) if compared else 0
-
-
-def _begins(case: Case, compared: Compared | None) -> list[Begin]:
-    """Return where the records whose audio it is say that a recording begins, at its own speed."""
-    begins: dict[Begin, None] = {}
-    for found, entry in compared.same[:MOST_NAMED] if compared else ():
-        record = entry.stamped.record
-        known = record.position is not None and (record.position, record.nonce) in case.spots
-        if known and found.speed == 1.0:
-            assert record.position is not None
-            begins[record.nonce, record.position, found.start_s] = None
-    return list(begins)
-
-
-def _weigh(
-    prepared: Prepared, case: Case, seal: Found, compared: Compared | None, options: Options
-) -> Evidence:
-    """Return the evidence for a party: its seal, its rolling code, its payload, its records.
-
-    The payload is read with the mask that the seal, the rolling code, a record of this audio or the
-    options give, else with the fixed one. Masks are never tried in turn: someone who learned one of
-    them could use it on any host.
-    """
-    begins = _begins(case, compared)
-    roll = _roll(prepared, case, seal, begins, _count(compared), options)
-    held = [(one, case.spots[one.spot]) for one in (seal, roll) if one.sealed.holds]
-    placed = held[0][0].sealed if held else roll.sealed
-    key = case.claim.key
-    if compared is None or held:
-        traced = origin.trace(prepared.sketch, placed, case.entries, key=key, tries=case.tries)
-    else:
-        traced = compared.origin
-    nonces = _nonces(case, held, compared, options)
-    if options.position is not None:
-        begins += [(nonce, options.position, 0.0) for nonce in nonces]
-    found = prepared.found
-    logits = [mark.code_logits for mark in found.marks] or [found.code_logits]
-    read = [codes.decode(one, key, nonce) for nonce in nonces for one in logits]
-    readings = len(read) + len(begins) * len(found.views)
-    begins += [(nonce, at, one.sealed.start_s) for one, (at, nonce) in held]
-    read += [read_along(view, key, *begin) for view in found.views for begin in begins]
-    registered = codes.to_bits(case.claim.payload, case.bits)
-    distance = min((codes.distance(one, registered) for one in read), default=case.bits)
-    return weigh(
-        distance,
-        max(1, readings),
-        case.bits,
-        case.rho,
-        seal=seal.sealed,
-        roll=roll.sealed,
-        origin=traced,
-        mask_known=bool(read),
-    )
-
-
-def _nonces(
-    case: Case,
-    held: Sequence[tuple[Found, tuple[int, bytes]]],
-    compared: Compared | None,
-    options: Options,
-) -> list[bytes]:
-    """Return the nonces of the masks to read the payload with, chosen by anything but its bits.
-
-    Empty where each recording has a mask of its own and nothing says which.
-    """
-    if options.nonce:
-        return [options.nonce]
-    if held:
-        return [held[0][1][1]]
-    if compared and compared.same:
-        own = (entry.stamped.record.nonce for _, entry in compared.same[:MOST_NAMED])
-        return list(dict.fromkeys(own))
-    if options.position is not None:
-        return list(dict.fromkeys(nonce for _, nonce in case.spots))
-    return [] if options.own_mask else [b""]
-
-
-def _roll(
+def _claimed(
     prepared: Prepared,
     case: Case,
-    seal: Found,
-    begins: Sequence[Begin],
-    records: int,
+    known: Known | None,
+    named: Sequence[tuple[Reading, Entry | None]],
+    record: Entry | None,
     options: Options,
-) -> Found:
-    """Search for a rolling code: where the seal is, else where records say, else at all spots."""
-    spots = case.spots
-    if seal.sealed.holds:
-        own = case.rolls([spots[seal.spot]])
-        found = find_rolls(prepared.rolls, own, options.reach_s, case.share * len(spots))
-        return Found(replace(found.sealed, searched="seal"), seal.spot)
-    best = Found()
-    if begins:
-        named = [(at, nonce) for nonce, at, _ in begins]
-        share = case.share * -(-records // len(named))
-        found = find_rolls(prepared.rolls, case.rolls(named), options.reach_s, share)
-        best = Found(replace(found.sealed, searched="record"), spots.index(named[found.spot]))
-    if best.sealed.holds:
-        return best
-    return best.or_better(
-        find_rolls(prepared.rolls, case.rolls(spots), options.reach_s, case.share)
-    )
+    progress: search.Progress,
+) -> list[Evidence]:
+    """Return the evidence of each record that a recording may be; without one, of the claim."""
+    if record is not None:
+        compared = candidates.compare(prepared, [record], case.claim.key, tries=case.tries)
+        carried = None if known is None else known.carried(record.stamped.record)
+        own = Candidate(record, carried, match=compared.found[0][0], origin=compared.origin)
+        return [weigh_candidate(prepared, case, own, options)]
+    if known is None:
+        at = range(keystream.USUAL) if options.position is None else [options.position]
+        return [weigh_case(prepared, replace(case, positions=at), options, progress)]
+    made = []
+    versions = {one.key_id: one for one in known.registry.versions(case.claim.name)}
+    for reading, entry in named:
+        if entry is not None and entry.stamped.record.party == case.claim.name:
+            own = replace(case, claim=_under(case, versions, entry))
+            made.append(weigh_reading(prepared, own, known, reading, entry, options))
+    if any(conclude(prepared.found, one, case.bits).verified for one in made):
+        return made
+    made += _by_audio(prepared, case, known, tuple(versions.values()), options, alone=not made)
+    return made
 
 
-def judge_host(
-    card: Card,
-    analysis: Analysis,
-    key: Key,
-    options: Options = USUAL,
+def _under(case: Case, versions: dict[str, Party], entry: Entry) -> Claim:
+    """Return the claim with the key that a record names."""
+    record = entry.stamped.record
+    if record.key == case.claim.key.id:
+        return case.claim
+    if record.key not in versions:
+        what = f"record {entry.number} names key {record.key}, which party {record.party!r} lacks"
+        raise KeyBoundError(what, hint="keybound party list shows its keys")
+    return party_claim(versions[record.key], case.bits)
+
+
+def _by_audio(
+    prepared: Prepared,
+    case: Case,
+    known: Known,
+    versions: Sequence[Party],
+    options: Options,
     *,
-    progress: search.Progress = lambda *_: None,
-) -> Verdict:
-    """Return the verdict on a recording whose payload is a content tag: the key alone is needed.
+    alone: bool,
+) -> list[Evidence]:
+    """Return the evidence of each record of a party whose audio it is.
 
-    The payload that the mark carries is compared with the tag of the recording. Where the two do
-    not match, the origin is `other`: also if the recording was cut.
+    Without one it is that of the claim `alone`, unless an identifier was read: it has the fixed
+    mask, or that of the options. Masks are never tried in turn.
     """
-    prepared, bits, nonce = Prepared(analysis), card.bits, options.nonce
-    found = prepared.found
-    read = [mark.code_logits for mark in found.marks] or [found.code_logits]
-    tried = []
-    for logits in read:
-        payload = codes.from_bits(codes.decode(logits, key, nonce))
-        bound = content_tag.check(prepared.levels[None], payload, key, bits, nonce, tries=len(read))
-        tried.append((bound.p, payload, bound))
-    _, payload, bound = min(tried, key=lambda one: one[0])
-    claim = Claim("", key, payload, None)
-    case = Case(claim, (), spots_of(claim, (), options), bits, card.rho, 1)
-    begun = search.at_start(prepared.sounds, [case.ask], options.speed)
-    seal = search.everywhere(
-        prepared.sounds, [case.ask], begun, options.reach_s, options.speed, progress=progress
+    entries = {one.key_id: known.registry.records(one) for one in versions}
+    among = case.tries * sum(map(len, entries.values()))
+    made, told = [], candidates.UNTRACED
+    for one in versions:
+        if not entries[one.key_id]:
+            continue
+        claim = case.claim if one.key_id == case.claim.key.id else party_claim(one, case.bits)
+        tries = case.tries * len(versions)
+        compared = candidates.compare(
+            prepared, entries[one.key_id], claim.key, tries=tries, among=among
+        )
+        told = compared.origin if told.match == "none" else told
+        for own in candidates.of_audio(compared, known):
+            made.append(weigh_candidate(prepared, replace(case, claim=claim), own, options))
+    if made or not alone:
+        return made
+    at = [] if options.position is None else [options.position]
+    return [weigh_case(prepared, replace(case, positions=at, origin=told), options)]
+
+
+def weigh_reading(
+    prepared: Prepared,
+    case: Case,
+    known: Known,
+    reading: Reading,
+    entry: Entry,
+    options: Options = USUAL,
+) -> Evidence:
+    """Return the evidence of the record that an identifier named."""
+    own = known.of_reading(prepared, reading, entry, case.claim.key, case.tries)
+    return weigh_candidate(prepared, case, own, options)
+
+
+def weigh_candidate(
+    prepared: Prepared, case: Case, candidate: Candidate, options: Options = USUAL
+) -> Evidence:
+    """Return the evidence of a record that a recording may be."""
+    return weigh_case(prepared, replace(case, candidate=candidate), options)
+
+
+def weigh_case(
+    prepared: Prepared,
+    case: Case,
+    options: Options = USUAL,
+    progress: search.Progress = lambda *_: None,
+) -> Evidence:
+    """Return the evidence of a case: its seal, its code, its record.
+
+    The rule V_A is put to the code of a record only where something else than that code says which
+    record it is: its audio, its seal or the caller.
+    """
+    seal = _seal(prepared, case, options, progress).sealed
+    distances = _distances(prepared, case, seal, options)
+    nearest = min(distances, default=case.bits)
+    candidate = case.candidate
+    among = 1 if candidate is None else min(candidate.same, candidates.MOST_SAME)
+    own = weigh(nearest, among * len(distances), case.bits, case.rho)
+    if candidate is None:
+        return replace(own, seal=seal, origin=case.origin)
+    return replace(own, seal=seal, origin=candidate.origin, spelled=candidate.spelled)
+
+
+def _seal(prepared: Prepared, case: Case, options: Options, progress: search.Progress) -> Found:
+    """Search for the seal: at the start, where the record lies, then everywhere."""
+    claim, candidate = case.claim, case.candidate
+    positions, nonce, reach_s = case.positions, options.nonce, SealSearch().reach_s
+    share, starts = LAYERS * case.tries, list[float]()
+    if candidate is not None:
+        record = candidate.record
+        positions = [] if record.position is None else [record.position]
+        nonce, share = record.nonce, 2 * share  # half of the chance is for the starts it names
+        reach_s = max(reach_s, record.samples / record.rate)
+        starts = _starts(prepared, candidate)
+    if options.position is not None:
+        positions, reach_s = [one for one in positions if one == options.position], KNOWN_REACH_S
+    if not positions:
+        return Found()
+    code = codes.encode(claim.payload, claim.key, case.bits, nonce)
+    ask = Ask([Spot(claim.key, code, position) for position in positions], share)
+    best = search.at_start(prepared.sounds, [ask], options.speed)[0]
+    if starts and not best.sealed.holds:
+        named, among = [(0, start_s) for start_s in starts], candidate.same if candidate else 1
+        there = search.at_record(prepared.sounds, ask, named, options.speed, among)
+        before = best.sealed.searched
+        best = best.or_better(there)
+        best = best if there.sealed.holds else best.with_searched(before)
+    return search.everywhere(
+        prepared.sounds, [ask], [best], reach_s, options.speed, progress=progress
     )[0]
-    own = _weigh(prepared, case, seal, None, options)
-    match = ("same" if bound.holds else "other") if found.present or own.seal.holds else "none"
-    spoken = replace(
-        own,
-        passes=bound.holds,
-        distance=bound.distance,
-        chance=content_tag.ACCEPTED_P,
-        origin=origin.Origin(match, p=bound.p, agreement=1 - bound.distance / bits),
-    )
-    return conclude(found, spoken, bits)
+
+
+def _starts(prepared: Prepared, candidate: Candidate) -> list[float]:
+    """Return where a recording may begin in its record, at its own speed.
+
+    An identifier tells it up to a multiple of 32 s.
+    """
+    match = candidate.match
+    if match is not None and match.decision == "same":
+        return [match.start_s] if match.speed == 1.0 else []
+    if candidate.spelled is None:
+        return []
+    first = candidate.spelled.start_s
+    length_s = candidate.record.samples / candidate.record.rate
+    least = math.ceil((-prepared.seconds - first) / PERIOD)
+    most = math.floor((length_s - first) / PERIOD)
+    return [first + PERIOD * n for n in range(least, most + 1)]
+
+
+def _distances(
+    prepared: Prepared, case: Case, seal: search.Sealed, options: Options
+) -> list[int]:
+    """Return the number of wrong bits of each reading of the code."""
+    found, candidate = prepared.found, case.candidate
+    if candidate is None:
+        return _payloads(prepared, case, options.nonce)
+    match, record = candidate.match, candidate.record
+    starts = []
+    if match is not None and candidate.is_same:
+        starts = [match.start_s]
+    elif seal.holds:
+        starts = [seal.start_s]
+    elif candidate.spelled is None:  # the caller named it
+        starts = [0.0]
+    if record.serial is None:
+        return _payloads(prepared, case, record.nonce) if starts else []
+    if candidate.carried is None:
+        return []
+    return [
+        int(differing(view, candidate.carried, start_s).sum())
+        for view in found.views
+        for start_s in starts
+    ]
+
+
+def _payloads(prepared: Prepared, case: Case, nonce: bytes) -> list[int]:
+    """Return the wrong bits of the payload of each mark, under the mask of a nonce."""
+    found = prepared.found
+    registered = codes.to_bits(case.claim.payload, case.bits)
+    read = [mark.code_logits for mark in found.marks] or [found.code_logits]
+    return [
+        codes.distance(codes.decode(one, case.claim.key, nonce), registered) for one in read
+    ]
 
 
 def best(verdicts: Iterable[Verdict]) -> str:
