@@ -1,4 +1,3 @@
-from keybound.crypto.codes import position_nonce
 from keybound.crypto.keys import Key
 from keybound.errors import (
     AttackError,
@@ -16,14 +15,15 @@ from keybound.errors import (
 )
 from keybound.provenance.origin import Origin
 from keybound.provenance.parties import Party
-from keybound.provenance.registry import Registry
 from keybound.seal.search import Sealed, SealSearch
 from keybound.types import Analysis, Detection, Mark, Span
-from keybound.watermark.functions import detect, embed, embed_with_position, verify
+from keybound.watermark.functions import detect, embed, embed_with_position, identify, verify
 from keybound.watermark.grader import Grader
+from keybound.watermark.identification import Identified
 from keybound.watermark.options import DetectOptions, EmbedOptions, Marked
+from keybound.watermark.registered import RecordedStream, Registry
 from keybound.watermark.stream import StreamDetector, StreamEmbedder
-from keybound.watermark.verdict import Verdict
+from keybound.watermark.verdict import Spelled, Verdict
 from keybound.watermark.watermarker import MarkWarning, Watermarker
 
 __version__: str
@@ -38,6 +38,7 @@ __all__ = [
     "Detection",
     "EmbedOptions",
     "Grader",
+    "Identified",
     "Key",
     "KeyBoundError",
     "KeyFileError",
@@ -51,11 +52,13 @@ __all__ = [
     "Party",
     "RecipeError",
     "RecordError",
+    "RecordedStream",
     "Registry",
     "RegistryError",
     "SealSearch",
     "Sealed",
     "Span",
+    "Spelled",
     "StreamDetector",
     "StreamEmbedder",
     "Verdict",
@@ -63,6 +66,6 @@ __all__ = [
     "detect",
     "embed",
     "embed_with_position",
-    "position_nonce",
+    "identify",
     "verify",
 ]

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from keybound.cli.terminal import (
-    ROLLING,
     Stop,
     as_json,
     counting,
@@ -30,6 +30,7 @@ from keybound.cli.terminal import (
     say,
     speed,
 )
+from keybound.provenance.registry import default_place
 
 if TYPE_CHECKING:
     from keybound.batch.corpus import Plan
@@ -56,7 +57,6 @@ class Asked:
     as_json: bool
     out: str | None = None
     force: bool = False
-    rolling: bool = False
     excerpt: float = 3.0
     speed: float = 0.0
     false_alarms: float = 1e-3
@@ -70,7 +70,7 @@ class Asked:
 
 @click.group(no_args_is_help=False)
 def batch() -> None:
-    """Embed, detect or verify in a whole corpus.
+    """Embed, detect, identify or verify in a whole corpus.
 
     MANIFEST is a CSV, JSONL or Parquet file with a column path (and optional columns out, party,
     payload, nonce), or a folder, or a glob in quotes. A run that was stopped or killed continues
@@ -113,7 +113,6 @@ how = options(
     key_reference,
     payload,
     nonce,
-    click.option("--rolling", is_flag=True, help=ROLLING),
     excerpt,
     click.option("--force", is_flag=True, help="Replace existing output files."),
     registry,
@@ -158,6 +157,17 @@ def batch_verify(**given: Any) -> None:
     _batch("verify", Asked(**given))
 
 
+@batch.command("identify")
+@manifest
+@options(speed, false_alarms, registry, how)
+def batch_identify(**given: Any) -> None:
+    """Tell of every recording of MANIFEST which recording it is, and whose.
+
+    Every process opens the registry: on other machines that is one on PostgreSQL.
+    """
+    _batch("identify", Asked(**given))
+
+
 def _batch(verb: str, asked: Asked) -> None:
     """Read the manifest, do what remains of it, write the results and exit."""
     _check(asked)
@@ -169,11 +179,12 @@ def _batch(verb: str, asked: Asked) -> None:
     path = table.with_name(f"{table.name}.journal")
     journal.check_results(table, path)
     book = journal.Journal(path, {"verb": verb, "manifest": absolute(manifest)})
-    columns = {"embed": ["out", *CLAIM], "verify": CLAIM, "detect": []}[verb]
+    columns = {"embed": ["out", *CLAIM], "verify": CLAIM}.get(verb, [])
     items = read(manifest, asked.out, columns=["nonce"] if asked.anyone else columns)
     if asked.nonce:
         items = [item if item.nonce else replace(item, nonce=asked.nonce) for item in items]
     parties = asked.anyone or asked.name is not None or any(item.party for item in items)
+    parties = parties or verb == "identify"
     with open_registry(asked.registry) if parties else contextlib.nullcontext() as known:
         job, who = _job(verb, items, asked, known)
         if asked.dry_run:
@@ -224,15 +235,20 @@ def _job(
     how = DetectOptions(asked.false_alarms, asked.speed / 100)
     if verb == "detect":
         return Job(verb, folder, (), how=how), [None] * len(items)
+    place = None if known is None else os.fspath(asked.registry or default_place())
+    if verb == "identify":
+        return Job(verb, folder, (), how=how, registry=place), [None] * len(items)
     if asked.anyone and known is not None:
         every, untried = corpus.everyone(known, bits)
         for one in untried:
             say(f"not tried: {one.error}")
-        return Job(verb, folder, every, untried=len(untried), how=how), [None] * len(items)
+        job = Job(verb, folder, every, untried=len(untried), how=how, registry=place)
+        return job, [None] * len(items)
     whose, who = corpus.claimants(
         items, name=asked.name, key=asked.key, payload=asked.payload, known=known, bits=bits
     )
-    return Job(verb, folder, whose, asked.rolling, asked.excerpt, how), list(who)
+    job = Job(verb, folder, whose, asked.excerpt, how, registry=place)
+    return job if known is None else replace(job, declared=known.provider), list(who)
 
 
 def _run(
@@ -261,6 +277,7 @@ def _print(verb: str, count: "Row", table: Path, as_json: bool) -> None:
         say(f"sealed at one of 256 positions that recur: {count['recurring']} files ({hint})")
     told = {"detect": "{present} marked"}
     told["verify"] = "{sealed} sealed, {attributed} attributed, {other} on other audio"
+    told["identify"] = told["verify"]
     text = (
         f"{count['files']} files, {count['seconds'] / 3600:.2f} hours: {count['done']} done, "
         f"{count['failed']} failed, {count['pending']} left"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keybound.cli import batch, bench, embed, lab, parties, records, verify
+from keybound.cli import batch, bench, embed, identify, lab, parties, records, verify
 from keybound.cli.terminal import (
     as_json,
     emit,
@@ -168,6 +168,7 @@ def demo(out: str, model: str | None) -> None:
 
 cli.add_command(embed.embed)
 cli.add_command(verify.verify)
+cli.add_command(identify.identify)
 cli.add_command(parties.keygen)
 cli.add_command(parties.party)
 cli.add_command(batch.batch)

@@ -148,10 +148,3 @@ def claim(
         raise click.UsageError("whose mark? --party NAME, or --key FILE and --payload NUMBER")
     codes.check_payload(payload, bits)
     return Claim("", Key.read(key_file), payload, None)
-
-
-def lone_key(key_file: str | None, *others: object) -> Key:
-    """Read the key of --payload-from-host, with which none of the others may be given."""
-    if key_file is None or any(one is not None and one is not False for one in others):
-        raise click.UsageError("--payload-from-host goes with --key FILE alone")
-    return Key.read(key_file)

@@ -1,8 +1,7 @@
-"""The verbs of `keybound record`, and the records that `verify` compares with."""
+"""The verbs of `keybound record`, and the record that `verify --record` names."""
 
 import json
 import sys
-from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -21,11 +20,10 @@ from keybound.cli.terminal import (
 )
 from keybound.crypto.keys import Key
 from keybound.crypto.signing import PUBLIC_BYTES, SigningKey
-from keybound.errors import KeyBoundError, NotGenuineError, RecordError
-from keybound.provenance import origin, records
+from keybound.errors import NotGenuineError, RecordError
+from keybound.provenance import records
 from keybound.provenance.records import Entry
-from keybound.provenance.registry import Registry
-from keybound.watermark.claims import Claim, Untried
+from keybound.watermark.claims import Claim
 
 number = click.argument("number", type=click.IntRange(1, (1 << 63) - 1))
 
@@ -152,45 +150,11 @@ def tell(path: str, payload: int | None, nonce: bytes, position: int | None) -> 
     return Told(entry, known.payload, known.nonce, known.position)
 
 
-def entries_of(claim: Claim, known: Registry | None, told: Told | None = None) -> tuple[Entry, ...]:
-    """Return the records of a claim: the one of --record, else those of the open registry.
-
-    Raise an error where one was not stamped with the key of the claim.
-    """
-    if told is not None:
-        if claim.payload != told.payload:
-            raise RecordError("the record is not of this party's payload")
-        told.entry.stamped.check(claim.key)
-        return (told.entry,)
-    return _kept(known, claim) if known is not None else ()
-
-
-def entries_of_any(
-    claims: Sequence[Claim], known: Registry
-) -> tuple[dict[str, tuple[Entry, ...]], list[Untried]]:
-    """Return the records of each party, and the parties whose records are changed or damaged.
-
-    Raise the first reason if that is so of all.
-    """
-    entries: dict[str, tuple[Entry, ...]] = {}
-    untried: list[Untried] = []
-    reasons: list[KeyBoundError] = []
-    for one in claims:
-        try:
-            entries[one.name] = _kept(known, one)
-        except KeyBoundError as error:
-            reasons.append(error)
-            untried.append(Untried(one.name, error.message))
-    if reasons and not entries:
-        raise reasons[0]
-    return entries, untried
-
-
-def _kept(known: Registry, claim: Claim) -> tuple[Entry, ...]:
-    entries = known.records(known.get(claim.name))
-    for entry in entries:
-        origin.check(entry, claim.key)
-    return entries
+def check(claim: Claim, told: Told) -> None:
+    """Raise an error where a record is not of this payload, or not stamped with the claim's key."""
+    if claim.payload != told.payload:
+        raise RecordError("the record is not of this party's payload")
+    told.entry.stamped.check(claim.key)
 
 
 def _entry(number: int, registry: str | None) -> Entry:

@@ -126,17 +126,13 @@ class _View:
                     for held in opened(block, self.frame, self.keys):
                         self._keep(held, Identifier(block, self.frame), second, lead, one.fit)
 
-    def _keep(
-        self, held: Opened, carried: Identifier, second: int, lead: int, fit: float
-    ) -> None:
+    def _keep(self, held: Opened, carried: Identifier, second: int, lead: int, fit: float) -> None:
         if held in self.found and self.found[held].fit >= fit:
             return
         own, spans = self._own(carried, second, lead)
         self.left[: len(own)] &= ~own[: len(self.left)]
         start_s = second + lead * self.cells.cell_s
-        self.found[held] = Reading(
-            *held, carried, start_s, spans, fit, self.view.channel, tries=0
-        )
+        self.found[held] = Reading(*held, carried, start_s, spans, fit, self.view.channel, tries=0)
 
     def _own(self, carried: Identifier, second: int, lead: int) -> tuple[Seconds, tuple[Span, ...]]:
         """Return the seconds whose codes are those of an identifier, and where they are."""

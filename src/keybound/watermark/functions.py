@@ -8,7 +8,9 @@ from keybound.crypto.keys import Key
 from keybound.model.detection import FALSE_ALARMS
 from keybound.seal.search import SealSearch
 from keybound.types import Detection
+from keybound.watermark.identification import Identified
 from keybound.watermark.options import EXCERPT_S, EmbedOptions, Marked
+from keybound.watermark.registered import Registry
 from keybound.watermark.verdict import Verdict
 from keybound.watermark.watermarker import Watermarker
 
@@ -56,6 +58,18 @@ def detect(
 ) -> Detection:
     """Return whether there is a mark, and where: see `Watermarker.detect`."""
     return Watermarker().detect(samples, sample_rate, false_alarms=false_alarms, speed=speed)
+
+
+def identify(
+    samples: npt.ArrayLike,
+    sample_rate: int,
+    *,
+    registry: Registry,
+    false_alarms: float = FALSE_ALARMS,
+    speed: float = 0.0,
+) -> list[Identified]:
+    """Return which recording it is and whose, for each mark: see `Registry.identify`."""
+    return registry.identify(samples, sample_rate, false_alarms=false_alarms, speed=speed)
 
 
 def verify(

@@ -102,9 +102,7 @@ def _by_identifier(
     return _identified(prepared, card, entry, own, reading)
 
 
-def _by_audio(
-    prepared: Prepared, card: Card, known: Known, options: Options
-) -> list[Identified]:
+def _by_audio(prepared: Prepared, card: Card, known: Known, options: Options) -> list[Identified]:
     """Return what holds of each record whose audio it is, among those of all parties."""
     versions = known.registry.versions()
     entries = [known.registry.records(one) for one in versions]

@@ -38,10 +38,16 @@ class EmbedOptions:
 
 @dataclass(frozen=True)
 class Marked:
-    """Marked samples, and the keystream position of their seal; None where they have no seal."""
+    """Marked samples, and the keystream position of their seal; None where they have no seal.
+
+    `record` is the number of their record where a registry keeps one, and `identifier` the serial
+    that they spell, as ten hex digits, where they have one.
+    """
 
     samples: npt.NDArray[Any]
     position: int | None
+    identifier: str | None = None
+    record: int | None = None
 
 
 @dataclass(frozen=True)

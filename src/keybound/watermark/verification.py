@@ -13,7 +13,7 @@ from keybound.errors import KeyBoundError
 from keybound.identity.frame import PERIOD
 from keybound.identity.reading import Reading, differing
 from keybound.model.networks import Card
-from keybound.provenance.origin import Origin
+from keybound.provenance.origin import UNTRACED, Origin
 from keybound.provenance.parties import Party
 from keybound.provenance.records import Entry
 from keybound.seal import search
@@ -41,7 +41,7 @@ class Case:
     tries: int  # parties
     candidate: Candidate | None = None
     positions: Sequence[int] = ()
-    origin: Origin = candidates.UNTRACED
+    origin: Origin = UNTRACED
 
 
 def judge(
@@ -102,8 +102,8 @@ def _claimed(
     versions = {one.key_id: one for one in known.registry.versions(case.claim.name)}
     for reading, entry in named:
         if entry is not None and entry.stamped.record.party == case.claim.name:
-            own = replace(case, claim=_under(case, versions, entry))
-            made.append(weigh_reading(prepared, own, known, reading, entry, options))
+            under = replace(case, claim=_under(case, versions, entry))
+            made.append(weigh_reading(prepared, under, known, reading, entry, options))
     if any(conclude(prepared.found, one, case.bits).verified for one in made):
         return made
     made += _by_audio(prepared, case, known, tuple(versions.values()), options, alone=not made)
@@ -137,7 +137,7 @@ def _by_audio(
     """
     entries = {one.key_id: known.registry.records(one) for one in versions}
     among = case.tries * sum(map(len, entries.values()))
-    made, told = [], candidates.UNTRACED
+    made, told = [], UNTRACED
     for one in versions:
         if not entries[one.key_id]:
             continue
@@ -243,9 +243,7 @@ def _starts(prepared: Prepared, candidate: Candidate) -> list[float]:
     return [first + PERIOD * n for n in range(least, most + 1)]
 
 
-def _distances(
-    prepared: Prepared, case: Case, seal: search.Sealed, options: Options
-) -> list[int]:
+def _distances(prepared: Prepared, case: Case, seal: search.Sealed, options: Options) -> list[int]:
     """Return the number of wrong bits of each reading of the code."""
     found, candidate = prepared.found, case.candidate
     if candidate is None:
@@ -274,9 +272,7 @@ def _payloads(prepared: Prepared, case: Case, nonce: bytes) -> list[int]:
     found = prepared.found
     registered = codes.to_bits(case.claim.payload, case.bits)
     read = [mark.code_logits for mark in found.marks] or [found.code_logits]
-    return [
-        codes.distance(codes.decode(one, case.claim.key, nonce), registered) for one in read
-    ]
+    return [codes.distance(codes.decode(one, case.claim.key, nonce), registered) for one in read]
 
 
 def best(verdicts: Iterable[Verdict]) -> str:

@@ -14,10 +14,10 @@ import numpy.typing as npt
 from keybound.audio import arrays
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
-from keybound.model.detection import FALSE_ALARMS
-from keybound.model.networks import Networks, shipped
 from keybound.identity.identifier import Identifier
 from keybound.identity.reading import differing
+from keybound.model.detection import FALSE_ALARMS
+from keybound.model.networks import Networks, shipped
 from keybound.seal.search import SealSearch, find
 from keybound.types import Analysis, Detection
 from keybound.watermark.options import (
@@ -110,9 +110,7 @@ class Watermarker:
             warnings.warn(f"the mark cannot be read back: {why}", MarkWarning, stacklevel=3)
         return Marked(marked, stream.position)
 
-    def _reads(
-        self, marked: npt.NDArray[Any], sample_rate: int, options: EmbedOptions
-    ) -> bool:
+    def _reads(self, marked: npt.NDArray[Any], sample_rate: int, options: EmbedOptions) -> bool:
         """Return whether the rule V_A holds for what was embedded."""
         own: Any = {name: getattr(options, name) for name in ("key", "payload", "nonce")}
         found = self.detect(marked, sample_rate)
