@@ -69,7 +69,7 @@ class Cells:
         return own
 
     def place(self, start_s: float) -> tuple[int, int]:
-        """Return the second with which a recording begins that lies so far into one, and the lead."""
+        """Return the second with which a recording begins, so far into the marked one, and lead."""
         second = math.floor(start_s + 1e-6)
         lead = round((start_s - second) / self.cell_s)
         return (second + 1, 0) if lead == self.second else (second, lead)

@@ -62,9 +62,10 @@ def draw() -> int:
     return secrets.randbits(SERIAL_BITS)
 
 
-def keyed(serial: int, key: Permutation) -> Identifier:
-    """Return the identifier of a serial under a key of a registry."""
-    return Identifier(key.encrypt(check_serial(serial) << CHECK_BITS))
+def keyed(serial: int, key: Permutation | Key) -> Identifier:
+    """Return the identifier of a serial under a key of a registry, or under its permutation."""
+    own = Permutation(key) if isinstance(key, Key) else key
+    return Identifier(own.encrypt(check_serial(serial) << CHECK_BITS))
 
 
 def public(serial: int, issuer: int) -> Identifier:

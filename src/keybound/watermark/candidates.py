@@ -79,7 +79,8 @@ class Known:
     @cached_property
     def keys(self) -> dict[str, Permutation]:
         """Return the keys of the registry's identifiers by their ids, the newest first."""
-        return {key.id: Permutation(key) for key in self.registry.keys()}
+        keys = self.registry.keys()
+        return {key.id: Permutation(key) for key in keys}
 
     def carried(self, record: Record) -> Identifier | None:
         """Return what the codes of a record spell; None without a serial, or without its key."""
@@ -110,13 +111,7 @@ class Known:
 
     def spelled(self, one: Reading) -> Spelled:
         """Return a reading as evidence."""
-        public = one.issuer is not None
-        records = 1 if public else max(1, self.registry.size)
-        bits = identifier.PUBLIC_CHECK_BITS if public else one.identifier.frame.block_bits
-        bound = one.tries * max(1, len(self.keys)) * records / 2**bits
-        return Spelled(
-            one.serial, public, min(1.0, bound), one.start_s, one.spans, one.fit, one.channel
-        )
+        return evidence(one, len(self.keys), self.registry.size)
 
     def of_reading(
         self, prepared: Prepared, one: Reading, entry: Entry, key: Key, tries: int
@@ -130,6 +125,15 @@ class Known:
             compared.found[0][0],
             compared.origin,
         )
+
+
+def evidence(one: Reading, keys: int, records: int) -> Spelled:
+    """Return a reading under so many keys as evidence, in a registry of so many records."""
+    public = one.issuer is not None
+    chances = one.tries if public else one.tries * max(1, keys) * max(1, records)
+    bits = identifier.PUBLIC_CHECK_BITS if public else one.identifier.frame.block_bits
+    bound = min(1.0, chances / 2**bits)
+    return Spelled(one.serial, public, bound, one.start_s, one.spans, one.fit, one.channel)
 
 
 def of_audio(compared: Compared, known: Known | None) -> list[Candidate]:
