@@ -33,7 +33,7 @@ def test_the_path_of_a_party(
     assert made.err == "keybound: sealed at position 0\nkeybound: record 1\n"
     again = run("embed", host, "again.wav", "--party", "alice")
     assert again.err == "keybound: sealed at position 1\nkeybound: record 2\n"
-    said = r"marked, payload agrees in 1\d of 16 bits, sealed evidence p < 1e-\d+"
+    said = r"marked, code agrees in 1\d of 16 bits, sealed evidence p < 1e-\d+"
     assert re.fullmatch(f"{said}\n", made.out)
     verified = run("verify", "out.wav", "--party", "alice")
     assert verified.code == 0
@@ -54,7 +54,7 @@ def test_a_key_from_standard_input(run: Run, key: Path, host: Path) -> None:
     other = Key(bytes(32)).to_text().encode()
     wrong = run("verify", "out.wav", *whose, stdin=other)
     assert wrong.code == 1
-    assert wrong.out.startswith("marked, but not by this key and payload: payload agrees in ")
+    assert wrong.out.startswith("marked, but not by this key and payload: code agrees in ")
 
 
 def test_a_file_may_be_marked_without_reading_it_back(run: Run, key: Path, host: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_file_may_be_marked_without_reading_it_back(run: Run, key: Path, host:
     made = run("embed", host, "out.wav", *whose, "--no-check", "--json")
     assert made.code == 0
     facts = {"output": "out.wav", "clipped": 0, "position": 9, "position_recurs": False}
-    assert made.json == facts | {"not_carried": []}
+    assert made.json == facts | {"not_carried": [], "identifier": None}
     assert run("embed", host, "both.wav", *whose).code == 0
     assert Path("out.wav").read_bytes() == Path("both.wav").read_bytes()
 
@@ -98,15 +98,6 @@ def test_a_seal_is_found_at_another_speed(run: Run, key: Path, host: Path) -> No
     sealed = (*whose, "--position", "5", "--require", "sealed")
     assert run("verify", "fast.wav", *sealed).code == 1
     assert run("verify", "fast.wav", *sealed, "--speed", "3").code == 0
-
-
-def test_a_rolling_code_is_seen_by_verify(run: Run, refused: Run, key: Path, host: Path) -> None:
-    whose = ("--key", key, "--payload", "0x5eed")
-    assert run("embed", host, "out.wav", *whose, "--rolling", "--position", "7").code == 0
-    known = run("verify", "out.wav", *whose, "--position", "7", "--json")
-    assert (known.code, known.json["grade"], known.json["distance"]) == (0, "sealed", 0)
-    both = refused("embed", host, "two.wav", *whose, "--rolling", "--no-seal")
-    assert "--no-seal excludes" in both.err
 
 
 # Recordings and outputs

@@ -151,8 +151,26 @@ def _by_audio(
             made.append(weigh_candidate(prepared, replace(case, claim=claim), own, options))
     if made or not alone:
         return made
-    at = [] if options.position is None else [options.position]
-    return [weigh_case(prepared, replace(case, positions=at, origin=told), options)]
+    return [_unrecorded(prepared, replace(case, origin=told), known, options)]
+
+
+def _unrecorded(prepared: Prepared, case: Case, known: Known, options: Options) -> Evidence:
+    """Return the evidence of a claim where no record is the recording's.
+
+    A key may be used without its registry too: where the payload agrees, the usual positions are
+    searched. A record of the position where a seal is found says whether it was moved there.
+    """
+    at: Sequence[int] = [] if options.position is None else [options.position]
+    own = weigh_case(prepared, replace(case, positions=at), options)
+    if options.position is None and prepared.found.present and own.passes:
+        usual = range(keystream.USUAL)
+        own = weigh_case(prepared, replace(case, positions=usual), options)
+    if not own.seal.holds:
+        return own
+    party = known.registry.get(case.claim.name, case.claim.key.id)
+    placed = known.registry.records(party, own.seal.position)
+    compared = candidates.compare(prepared, placed, case.claim.key, tries=case.tries)
+    return replace(own, origin=compared.origin)
 
 
 def weigh_reading(
