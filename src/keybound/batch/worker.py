@@ -151,12 +151,18 @@ class Worker:
         claims = [self._claim(one, task) for one in whose]
         asked = Options(task.nonce, speed=self.job.how.speed)
         known = self.known if any(one.name for one in whose) else None
-        verdicts = verification.judge(self.marker.card, analysis, claims, known, asked)
-        verdict, one = min(zip(verdicts, whose, strict=True), key=lambda pair: _nearness(pair[0]))
+        if task.who is None and known is not None:
+            verdicts, unread = verification.judge_any(
+                self.marker.card, analysis, claims, known, asked
+            )
+        else:
+            only = verification.judge(self.marker.card, analysis, claims, known, asked)
+            verdicts, unread = {whose[0].name: only[0]}, []
+        name, verdict = min(verdicts.items(), key=lambda pair: _nearness(pair[1]))
         row = _columns(verdict) | {"seconds": _seconds(task.source, analysis.detection)}
-        row |= {"untried": self.job.untried} if task.who is None else {}
+        row |= {"untried": self.job.untried + len(unread)} if task.who is None else {}
         theirs = verdict.rule_holds or verdict.seal.holds or verdict.spelled is not None
-        row["party"] = (one.name or None) if theirs or task.who is not None else None
+        row["party"] = (name or None) if theirs or task.who is not None else None
         row["origin"] = verdict.origin.match if theirs else None
         row["record"] = verdict.origin.record if theirs else None
         return row
@@ -215,8 +221,9 @@ class Worker:
         assert written.verdict is not None  # as it was checked
         row |= {HANDED: handed, "clipped": written.clipped, "position": written.position}
         row["not_carried"] = ", ".join(written.not_carried) or None
-        row["identifier"] = None if given.issued is None else given.issued.name
-        return row | _columns(written.verdict) | {"seconds": written.seconds}
+        issued = None if given.issued is None else given.issued.name
+        row |= _columns(written.verdict) | {"seconds": written.seconds}
+        return row | {"identifier": issued}
 
     def _given(self, one: Claimant, task: Task, short: bool) -> Reservation:
         """Return how a recording is marked: a second try marks the same samples.
@@ -245,7 +252,8 @@ class Worker:
         except KeyBoundError:
             return None
         seconds = _seconds(task.output, analysis.detection)
-        options = self._given(one, task, seconds < LEAST_S).options
+        given = self._given(one, task, seconds < LEAST_S)
+        options = given.options
         verdict = self.marker.judge(
             analysis,
             key=options.key,
@@ -257,7 +265,9 @@ class Worker:
         )
         if not verdict.rule_holds:
             return None
-        return _columns(verdict) | {"seconds": seconds, "record": task.record}
+        issued = None if given.issued is None else given.issued.name
+        row = _columns(verdict) | {"seconds": seconds, "record": task.record}
+        return row | {"identifier": issued}
 
 
 def _nearness(verdict: Verdict) -> tuple[int, int]:

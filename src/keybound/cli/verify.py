@@ -117,20 +117,28 @@ def verify(
         how = DetectOptions(false_alarms, speed / 100)
         found = files.analyse(marker, recording, how, progress=progress_bar("analysing"))
         tell_rate(found.detection.false_alarms, false_alarms)
-        verdicts = verification.judge(
-            marker.card,
-            found,
-            claims,
-            None if opened is None else Known(opened),
-            asked,
-            record=None if told is None else told.entry,
-            progress=progress_bar("searching"),
-        )
+        if anyone and opened is not None:
+            found_of, unread = verification.judge_any(
+                marker.card, found, claims, Known(opened), asked
+            )
+            for one in unread:
+                say(f"not tried: {one.error}")
+            untried, verdicts = untried + unread, list(found_of.values())
+        else:
+            verdicts = verification.judge(
+                marker.card,
+                found,
+                claims,
+                None if opened is None else Known(opened),
+                asked,
+                record=None if told is None else told.entry,
+                progress=progress_bar("searching"),
+            )
     grade = verification.best(verdicts)
     if grade_only:
         emit({"grade": grade}, grade, as_json)
     elif anyone:
-        _print_all(dict(zip([one.name for one in claims], verdicts, strict=True)), untried, as_json)
+        _print_all(found_of, untried, as_json)
     else:
         who = claims[0].name if claims else ""
         named = {"party": who} if who else {}

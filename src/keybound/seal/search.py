@@ -56,8 +56,7 @@ class Sealed:
 
     `searched` is what was tested: `all`; `some`, as many starts as a search may cost; `start`, the
     start of an uncut recording, since it was found there or the recording is too short for more;
-    `record`, the start that a record gives; `seal`, the start that the seal gives; `short`, nothing
-    in so short a recording; `none`, nothing.
+    `record`, what records give; `short`, nothing in so short a recording; `none`, nothing.
     """
 
     p: float

@@ -103,7 +103,7 @@ def _by_identifier(
 
 
 def _by_audio(prepared: Prepared, card: Card, known: Known, options: Options) -> list[Identified]:
-    """Return what holds of each record whose audio it is, among those of all parties."""
+    """Return the marks of records whose audio it is, among those of all parties."""
     versions = known.registry.versions()
     entries = [known.registry.records(one) for one in versions]
     among = sum(map(len, entries))
@@ -122,7 +122,7 @@ def _by_audio(prepared: Prepared, card: Card, known: Known, options: Options) ->
         for one in candidates.of_audio(compared, known):
             weighed = verification.weigh_candidate(prepared, case, one, options)
             made.append(_identified(prepared, card, one.entry, weighed, None, tries))
-    return made
+    return [one for one in made if one.reaches("attributed")]
 
 
 def _claim(known: Known, entry: Entry, bits: int) -> Claim:

@@ -22,7 +22,7 @@ from keybound.seal.tiles import Spot
 from keybound.types import Analysis
 from keybound.watermark import candidates
 from keybound.watermark.candidates import Candidate, Known, Prepared
-from keybound.watermark.claims import USUAL, Claim, Options, party_claim
+from keybound.watermark.claims import USUAL, Claim, Options, Untried, party_claim
 from keybound.watermark.verdict import GRADES, LAYERS, Evidence, Verdict, conclude, weigh
 
 KNOWN_REACH_S = 3600.0  # where the position is known, cuts are searched further
@@ -60,18 +60,66 @@ def judge(
     spells, else by its audio. `record` names one in place of that. Without either, seals are
     searched for at the usual positions, or at the one of the options.
     """
-    prepared, tries = Prepared(analysis), len(claims)
+    prepared = Prepared(analysis)
     named = [] if known is None or record is not None else list(known.named(prepared))
-    evidence = []
+    evidence = [
+        _best(prepared, _case(card, one, claims), known, named, record, options, progress)
+        for one in claims
+    ]
+    return _concluded(prepared, card, evidence, len(claims))
+
+
+def judge_any(
+    card: Card,
+    analysis: Analysis,
+    claims: Sequence[Claim],
+    known: Known,
+    options: Options = USUAL,
+) -> tuple[dict[str, Verdict], list[Untried]]:
+    """Return the verdict on each party by its name, and the parties whose records do not hold.
+
+    Raise the first reason if that is so of all.
+    """
+    prepared, evidence = Prepared(analysis), dict[str, Evidence]()
+    named, untried, reasons = list(known.named(prepared)), list[Untried](), list[KeyBoundError]()
     for one in claims:
-        rho = card.rho if one.rho is None else one.rho
-        case = Case(one, card.bits, rho, tries)
-        made = _claimed(prepared, case, known, named, record, options, progress)
-        evidence.append(max(made, key=lambda own: _strength(prepared, case, own)))
+        try:
+            case = _case(card, one, claims)
+            evidence[one.name] = _best(prepared, case, known, named, None, options)
+        except KeyBoundError as error:
+            reasons.append(error)
+            untried.append(Untried(one.name, error.message))
+    if reasons and not evidence:
+        raise reasons[0]
+    verdicts = _concluded(prepared, card, list(evidence.values()), len(claims))
+    return dict(zip(evidence, verdicts, strict=True)), untried
+
+
+def _case(card: Card, one: Claim, claims: Sequence[Claim]) -> Case:
+    return Case(one, card.bits, card.rho if one.rho is None else one.rho, len(claims))
+
+
+def _concluded(
+    prepared: Prepared, card: Card, evidence: Sequence[Evidence], tries: int
+) -> list[Verdict]:
     chance = max(one.chance for one in evidence)  # parties may differ in rho
     return [
         conclude(prepared.found, one, card.bits, tries=tries, chance=chance) for one in evidence
     ]
+
+
+def _best(
+    prepared: Prepared,
+    case: Case,
+    known: Known | None,
+    named: Sequence[tuple[Reading, Entry | None]],
+    record: Entry | None,
+    options: Options,
+    progress: search.Progress = lambda *_: None,
+) -> Evidence:
+    """Return the evidence of the best of the records that a recording may be."""
+    made = _claimed(prepared, case, known, named, record, options, progress)
+    return max(made, key=lambda own: _strength(prepared, case, own))
 
 
 def _strength(prepared: Prepared, case: Case, own: Evidence) -> tuple[int, bool, int]:
@@ -165,6 +213,8 @@ def _unrecorded(prepared: Prepared, case: Case, known: Known, options: Options) 
     if options.position is None and prepared.found.present and own.passes:
         usual = range(keystream.USUAL)
         own = weigh_case(prepared, replace(case, positions=usual), options)
+    if own.seal.searched == "none":  # of a registered party, records say where to look
+        own = replace(own, seal=replace(own.seal, searched="record"))
     if not own.seal.holds:
         return own
     party = known.registry.get(case.claim.name, case.claim.key.id)
