@@ -30,11 +30,11 @@ VERIFYING = ("batch", "verify", "heard", "--party", "alice", "--jobs", 1, "--res
 
 @pytest.fixture(scope="session")
 def hosts() -> dict[str, Samples]:
-    """Six seconds of each of two voices."""
+    """Ten seconds of each of two voices."""
     names = ("flite-rms", "espeak-ng-gb")
     read = {name: recordings.read(DATA / f"{name}.flac") for name in names}
     once = {n: recordings.resample(r.samples[:, 0], r.sample_rate, RATE) for n, r in read.items()}
-    return {name: np.resize(samples, 6 * RATE) for name, samples in once.items()}
+    return {name: np.resize(samples, 10 * RATE) for name, samples in once.items()}
 
 
 @pytest.fixture
