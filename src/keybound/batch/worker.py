@@ -21,6 +21,7 @@ from keybound.batch.journal import COLUMNS, Row, Stamp
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError, KeyFileError, KeyFileWarning, explain
 from keybound.output import Part
+from keybound.provenance.declared import NOTHING, Declared
 from keybound.provenance.matching import Sketch
 from keybound.provenance.origin import MATCHES
 from keybound.seal.search import SealSearch
@@ -61,6 +62,8 @@ class Job:
     excerpt: float = EXCERPT_S  # that must be attributable
     how: DetectOptions = USUAL
     untried: int = 0  # registered parties that cannot be tried
+    declared: Declared = NOTHING  # of what is embedded, in its record
+    fingerprint: bool = True  # whether records keep one
 
 
 @dataclass(frozen=True)
@@ -166,7 +169,14 @@ class Worker:
         def hand_over(part: Part, written: files.Written) -> None:
             handed["record"] = None
             if one.name:  # a registered party
-                stamped = files.record(self.marker, written, options, party=one.name)
+                stamped = files.record(
+                    self.marker,
+                    written,
+                    options,
+                    party=one.name,
+                    declared=self.job.declared,
+                    fingerprint=self.job.fingerprint,
+                )
                 handed["record"] = stamped.to_bytes().decode()
             handed["part"] = str(part.path)
             part.hand_over()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from keybound.cli.declared import declaring, no_fingerprint
 from keybound.cli.terminal import (
     ROLLING,
     Stop,
@@ -30,6 +31,7 @@ from keybound.cli.terminal import (
     say,
     speed,
 )
+from keybound.provenance.declared import NOTHING, Declared
 
 if TYPE_CHECKING:
     from keybound.batch.corpus import Plan
@@ -57,6 +59,8 @@ class Asked:
     out: str | None = None
     force: bool = False
     rolling: bool = False
+    declared: Declared = NOTHING
+    no_fingerprint: bool = False
     excerpt: float = 3.0
     speed: float = 0.0
     false_alarms: float = 1e-3
@@ -115,6 +119,7 @@ how = options(
     nonce,
     click.option("--rolling", is_flag=True, help=ROLLING),
     excerpt,
+    *(declaring, no_fingerprint),
     click.option("--force", is_flag=True, help="Replace existing output files."),
     registry,
     how,
@@ -122,8 +127,7 @@ how = options(
 def batch_embed(**given: Any) -> None:
     """Embed a mark in every recording of MANIFEST.
 
-    Marked files go to the folder --out, in subfolders like those of the corpus, or to the path in
-    the column out.
+    Marked files go to --out, in subfolders like those of the corpus, or to the path in column out.
     """
     _batch("embed", Asked(**given))
 
@@ -189,8 +193,7 @@ def _batch(verb: str, asked: Asked) -> None:
     _print(verb, count, table, asked.as_json)
     if stop.number:
         say("stopped; the same command continues from here")
-        sys.exit(128 + stop.number)
-    sys.exit(2 if count["failed"] else 0)
+    sys.exit(128 + stop.number if stop.number else 2 if count["failed"] else 0)
 
 
 def _check(asked: Asked) -> None:
@@ -232,7 +235,9 @@ def _job(
     whose, who = corpus.claimants(
         items, name=asked.name, key=asked.key, payload=asked.payload, known=known, bits=bits
     )
-    return Job(verb, folder, whose, asked.rolling, asked.excerpt, how), list(who)
+    job = Job(verb, folder, whose, asked.rolling, asked.excerpt, how)
+    told = asked.declared.over(known.provider) if known is not None else NOTHING
+    return replace(job, declared=told, fingerprint=not asked.no_fingerprint), list(who)
 
 
 def _run(
@@ -273,10 +278,9 @@ def _print(verb: str, count: "Row", table: Path, as_json: bool) -> None:
 def _list(items: "Sequence[Item]", planned: "Plan", as_json: bool) -> None:
     """Print what would be done, and which inputs are not there."""
     remaining = {task.name for task in planned.tasks}
-    missing = 0
+    missing = sum(not Path(item.source).exists() for item in items)
     for item, name in zip(items, planned.names, strict=True):
         there = Path(item.source).exists()
-        missing += not there
         if name in remaining:
             row = {"path": item.path, "output": item.output, "exists": there}
             words = filter(None, [item.path, item.output, "" if there else "(missing)"])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from keybound.cli.declared import declaring, no_fingerprint
 from keybound.cli.parties import claim, lone_key
 from keybound.cli.terminal import (
     ROLLING,
@@ -27,6 +28,7 @@ from keybound.cli.terminal import (
     say,
 )
 from keybound.cli.verify import as_plain
+from keybound.provenance.declared import NOTHING, Declared
 from keybound.watermark.claims import Claim
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 @options(party_name, key_file, payload, from_host, nonce, own_mask, position)
 @click.option("--no-seal", is_flag=True, help="Embed the learned mark alone, without the seal.")
 @click.option("--rolling", is_flag=True, help=ROLLING)
-@excerpt
+@options(excerpt, declaring, no_fingerprint)
 @click.option("--force", is_flag=True, help="Replace OUTPUT if it is an existing file.")
 @click.option(
     "--no-check", is_flag=True, help="Do not read the mark back from OUTPUT (half the time)."
@@ -59,6 +61,8 @@ def embed(
     no_seal: bool,
     rolling: bool,
     excerpt: float,
+    declared: Declared,
+    no_fingerprint: bool,
     force: bool,
     no_check: bool,
     registry: str | None,
@@ -88,6 +92,8 @@ def embed(
     if rolling and (own_mask or from_host):
         what = "--nonce-from-position and --payload-from-host"
         raise click.UsageError(f"--rolling excludes {what}")
+    if name is None and (no_fingerprint or declared != NOTHING):
+        raise click.UsageError("there is a record, with what is declared, only with --party")
     outputs.check(output, source=host, replace=force)
     stages.sweep(Path(output).parent)
     marker = Watermarker(model)
@@ -113,7 +119,14 @@ def embed(
             if known is None:
                 part.publish()
             else:
-                stamped = files.record(marker, made, asked, party=whose.name)
+                stamped = files.record(
+                    marker,
+                    made,
+                    asked,
+                    party=whose.name,
+                    declared=declared.over(known.provider),
+                    fingerprint=not no_fingerprint,
+                )
                 facts["record"] = known.appear(stamped, part)
 
         made = files.embed(

@@ -112,6 +112,14 @@ def every(database: Database) -> tuple[Party, ...]:
     return tuple(one for name in sorted(own) for one in _versions(database, own[name]))
 
 
+def newest(database: Database) -> tuple[Party, ...]:
+    """Return all parties with their newest keys, in the order of their names."""
+    found: dict[str, Party] = {}
+    for one in every(database):
+        found.setdefault(one.name, one)
+    return tuple(found.values())
+
+
 def rotate(database: Database, name: str, key: KeyFile) -> None:
     """Give a party a new key: new marks use it, and the older ones stay."""
     with database.writing():

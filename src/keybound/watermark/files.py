@@ -126,8 +126,12 @@ def record(
     *,
     party: str,
     declared: Declared = NOTHING,
+    fingerprint: bool = True,
 ) -> records.Stamped:
-    """Return the record of what was written, stamped with the key, with the present time."""
+    """Return the record of what was written, stamped with the key, with the present time.
+
+    Without a fingerprint it cannot be found by its audio.
+    """
     made = records.Record(
         created=datetime.now(UTC),
         party=party,
@@ -140,7 +144,7 @@ def record(
         samples=written.samples,
         rate=written.rate,
         sha256=written.sha256 or None,
-        fingerprint=written.fingerprint,
+        fingerprint=written.fingerprint if fingerprint else NO_FINGERPRINT,
         declared=declared,
     )
     return records.stamp(made, options.key)
