@@ -16,7 +16,7 @@ from typing import NamedTuple
 from keybound import stages
 from keybound.errors import RecordError, RegistryError
 from keybound.output import Part
-from keybound.provenance import positions, records, serials
+from keybound.provenance import packing, positions, records, serials
 from keybound.provenance.database import Database, TakenError, Value
 from keybound.provenance.records import Stamped
 
@@ -42,7 +42,7 @@ def columns(stamped: Stamped) -> tuple[Value, ...]:
     one = stamped.record
     sha256 = None if one.sha256 is None else bytes.fromhex(one.sha256)
     found_by = (one.serial, one.party, one.key, one.position, microseconds(one.created))
-    return (*found_by, one.nonce or None, sha256, stamped.to_bytes())
+    return (*found_by, one.nonce or None, sha256, packing.packed(stamped.to_bytes()))
 
 
 def microseconds(moment: datetime) -> int:

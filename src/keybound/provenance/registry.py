@@ -18,10 +18,10 @@ from keybound.crypto.keys import Key
 from keybound.errors import RecordError, RegistryError
 from keybound.output import Part
 from keybound.provenance import (
+    packing,
     parties,
     pending,
     positions,
-    records,
     schema,
     serials,
     settings,
@@ -263,7 +263,7 @@ class Registry:
 
     def _entry(self, number: int, data: bytes) -> Entry:
         try:
-            return Entry(number, records.parse(data))
+            return Entry(number, packing.unpacked(data))
         except (RecordError, TypeError, AttributeError) as error:
             what = f"registry {self._database.name!r} is damaged at record {number}"
             raise RegistryError(what, hint="restore a backup") from error

@@ -19,7 +19,7 @@ from keybound.crypto.keys import Key
 from keybound.crypto.keystream import POSITIONS
 from keybound.errors import KeyBoundError, RegistryError
 from keybound.identity.identifier import SERIAL_BITS
-from keybound.provenance import declared, parties, pending, records, serials, settings
+from keybound.provenance import declared, packing, parties, pending, records, serials, settings
 from keybound.provenance.database import Database, Value
 from keybound.provenance.declared import NOTHING
 from keybound.provenance.key_files import KeyFile
@@ -62,7 +62,7 @@ def _lines(database: Database) -> Iterator[bytes]:
     for party in parties.newest(database):
         yield _line({"party": _of_party(party)})
     query = "SELECT number, data FROM record WHERE number > ? ORDER BY number LIMIT ?"
-    yield from (bytes(data) for _, data in _pages(database, query))
+    yield from (packing.unpacked(data).to_bytes() for _, data in _pages(database, query))
     # After the records: what was reserved for them is then among these.
     for key, following in database.rows("SELECT key, next FROM stream ORDER BY key"):
         yield _line({"stream": {"key": key, "next": following}})
@@ -190,7 +190,7 @@ class Reader:
 
 def _check_new(database: Database, stamped: Stamped) -> None:
     """Raise an error where a record is here already, or its serial is void here."""
-    one, data = stamped.record, stamped.to_bytes()
+    one = stamped.record
     ways: list[tuple[str, Value]] = [
         ("serial", one.serial),
         ("sha256", None if one.sha256 is None else bytes.fromhex(one.sha256)),
@@ -198,10 +198,10 @@ def _check_new(database: Database, stamped: Stamped) -> None:
     ]
     found_by = [(name, value) for name, value in ways if value is not None][:1]
     where = "".join(f" AND {name} = ?" for name, _ in found_by)
-    query = f"SELECT number FROM record WHERE key = ? AND data = ?{where}"
-    same = database.row(query, (one.key, data, *(value for _, value in found_by)))
-    if same is not None:
-        raise RegistryError(f"record {same[0]} is the same one", hint="import it once")
+    query = f"SELECT number, data FROM record WHERE key = ?{where}"
+    for number, data in database.rows(query, (one.key, *(value for _, value in found_by))):
+        if packing.unpacked(data) == stamped:
+            raise RegistryError(f"record {number} is the same one", hint="import it once")
     void = "NOT EXISTS (SELECT 1 FROM record WHERE record.serial = serial.serial)"
     drawn = f"SELECT 1 FROM serial WHERE serial = ? AND {void}"
     if one.serial is not None and database.row(drawn, (one.serial,)) is not None:
