@@ -1,7 +1,7 @@
 """Records as a registry stores them: compressed, with what all have in common as a dictionary.
 
-Half of the room is saved, and most of what is left is the fingerprint. What is read back is the file
-that is exported, byte by byte. Knows records: no database.
+Half of the room is saved, and most of what is left is the fingerprint. What is read back is the
+file that is exported, byte by byte. Knows records: no database.
 """
 
 import zlib
