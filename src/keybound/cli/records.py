@@ -43,7 +43,9 @@ def record() -> None:
 def record_list(name: str | None, registry: str | None, as_json: bool) -> None:
     """List the records, of all parties or of one."""
     with open_registry(registry) as known:
-        entries = known.records(None if name is None else known.get(name))
+        whose = [None] if name is None else known.versions(name)  # with each of its keys
+        found = [entry for one in whose for entry in known.records(one)]
+    entries = sorted(found, key=lambda one: one.number or 0)
     if not entries:
         say("there are no records (keybound embed --party makes one)")
     for entry in entries:
@@ -173,7 +175,10 @@ def record_check(
             raise click.UsageError(f"a public key has {2 * PUBLIC_BYTES} hex digits")
         by, check = "signature", partial(stamped.check_signature, public)
     else:
-        by, check = "mac", partial(stamped.check, _key(name, key_file, registry))
+        by, check = (
+            "mac",
+            partial(stamped.check, _key(name, key_file, stamped.record.key, registry)),
+        )
     about = _brief(Entry(None, stamped))
     del about["number"]
     try:
@@ -266,12 +271,14 @@ def _entry(number: int, registry: str | None) -> Entry:
         return known.record(number)
 
 
-def _key(name: str | None, key_file: str | None, registry: str | None) -> Key:
+def _key(name: str | None, key_file: str | None, key_id: str, registry: str | None) -> Key:
+    """Return the key in a file, or the key of a party: the one of this id, else the newest."""
     if name is None:
         assert key_file is not None
         return Key.read(key_file)
     with open_registry(registry) as known:
-        return known.get(name).key()
+        own = known.versions(name)
+        return next((one for one in own if one.key_id == key_id), own[0]).key()
 
 
 def _brief(entry: Entry) -> dict[str, str | int | float | None]:

@@ -15,7 +15,7 @@ from keybound.provenance.key_files import KeyFile
 
 @click.group(no_args_is_help=False)
 def registry() -> None:
-    """Show and set what a registry has of its own: keys, issuer's number, provider."""
+    """Show and set the keys, issuer and provider of a registry."""
 
 
 @registry.command("show")

@@ -143,7 +143,7 @@ class Reader:
 
     def _party(self, value: dict[str, Any]) -> None:
         party = _to_party(value)
-        known = [one for one in parties.newest(self._database) if one.name == party.name]
+        known = parties.find(self._database, party.name)
         if not known:
             parties.add(self._database, party)
             self.told = self.told._replace(parties=self.told.parties + 1)
@@ -166,10 +166,9 @@ class Reader:
         """Return the key of this id; None where no party has it at hand."""
         if key_id not in self._keys:
             self._keys[key_id] = None
-            for one in parties.every(self._database):
-                if one.key_id == key_id:
-                    with contextlib.suppress(KeyBoundError):
-                        self._keys[key_id] = one.key()
+            for one in parties.of_key(self._database, key_id):
+                with contextlib.suppress(KeyBoundError):
+                    self._keys[key_id] = one.key()
         return self._keys[key_id]
 
     def _stream(self, value: dict[str, Any]) -> None:
