@@ -1,7 +1,6 @@
 """Identifiers in a corpus, and what the records of a party say of each recording."""
 
 import json
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -122,11 +121,11 @@ def test_records_say_what_is_sealed_and_what_was_copied(
 
 
 @pytest.mark.usefixtures("corpus_of_alice")
-def test_a_record_that_was_changed_fails_the_row(run: Run, home: Path) -> None:
+def test_a_record_that_was_changed_fails_the_row(
+    run: Run, change_records: Callable[[bytes, bytes], None]
+) -> None:
     assert run(*MARKING).code == 0
-    with sqlite3.connect(home / "registry.sqlite") as known:
-        known.execute("UPDATE record SET data = CAST(replace(data, 'alice', 'alicf') AS BLOB)")
-    known.close()
+    change_records(b"alice", b"alicf")
     outcome = run(*(arg if arg != "heard" else "out" for arg in VERIFYING))
     assert outcome.code == 2
     assert "2 failed, 0 left, 0 sealed, 0 attributed" in outcome.out

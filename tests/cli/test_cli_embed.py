@@ -205,3 +205,28 @@ def test_a_mark_for_longer_excerpts_is_quieter(run: Run, key: Path, host: Path) 
     assert run("embed", host, "usual.wav", *whose).code == 0
     assert Path("usual.wav").read_bytes() == Path("3.wav").read_bytes()
     assert run("embed", host, "none.wav", *whose, "--excerpt", "0").code == 2
+
+
+def test_the_record_says_what_the_provider_declares(
+    run: Run, key: Path, host: Path, refused: Run
+) -> None:
+    run("party", "add", "alice", "--key", key, "--payload", "0x5eed")
+    run("registry", "provider", "--provider", "Example Ltd", "--system", "Voice", "--field", "a=1")
+    more = ("--system-version", "3.1", "--system", "Choir", "--field", "b=x=y", "--no-fingerprint")
+    whose = ("--party", "alice", "--no-check")
+    assert run("embed", host, "a.wav", *whose, *more).code == 0
+    assert run("embed", host, "b.wav", *whose).code == 0
+    one, two = (run("record", "show", number, "--json").json["record"] for number in (1, 2))
+    assert (one["provider"], one["system"], one["system_version"]) == (
+        "Example Ltd",
+        "Choir",
+        "3.1",
+    )
+    assert (one["fields"], one["columns"], one["fingerprint"]) == ({"a": "1", "b": "x=y"}, 0, "")
+    assert (two["system"], two["system_version"], two["fields"]) == ("Voice", None, {"a": "1"})
+    assert two["columns"] > 0
+    found = run("verify", "a.wav", "--party", "alice", "--json").json
+    assert found["origin"]["match"] == "unclear"
+    assert found["grade"] == "sealed"
+    lone = ("--key", key, "--payload", "1", "--provider", "Example Ltd")
+    assert "only with --party" in refused("embed", host, "c.wav", *lone).err

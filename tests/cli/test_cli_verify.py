@@ -2,7 +2,6 @@
 
 import json
 import re
-import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -220,14 +219,12 @@ def test_parties_that_cannot_be_tried_do_not_keep_others_from_it(
 
 
 def test_a_party_whose_record_was_changed_is_named_and_others_are_tried(
-    run: Run, key: Path, marked: Path, home: Path
+    run: Run, key: Path, marked: Path, home: Path, change_records: Callable[[bytes, bytes], None]
 ) -> None:
     Key(bytes(32)).write(home / "bob.key")
     run("party", "add", "bob", "--key", "bob.key", "--payload", "1")
     run("embed", marked, "bobs.wav", "--party", "bob")
-    with sqlite3.connect(home / "registry.sqlite") as known:
-        known.execute("UPDATE record SET data = CAST(replace(data, '16000', '16001') AS BLOB)")
-    known.close()
+    change_records(b'"rate":16000', b'"rate":16001')
     run("party", "add", "alice", "--key", key, "--payload", PAYLOAD)
     found = run("verify", marked, "--any")
     assert (found.code, found.out.splitlines()[1]) == (0, "1 party could not be tried: bob")

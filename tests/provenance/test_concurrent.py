@@ -1,6 +1,7 @@
 """Many processes over connections of their own mark at once while some are killed."""
 
 import hashlib
+import json
 import os
 import random
 import signal
@@ -96,6 +97,17 @@ def check_all(place: Path | str, root: Path, count: int, monkeypatch: pytest.Mon
     assert len(set(positions)) == len({record.serial for record in kept}) == count  # none twice
     assert max(one for one in positions if one is not None) < next_position
     assert (waiting, held) == ([], [])
+
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "registry_kills.py"
+
+
+def test_real_marking_by_many_processes_that_are_killed(place: Path | str) -> None:
+    how = ["--recordings", "9", "--processes", "3", "--kills", "3"]
+    done = subprocess.run([sys.executable, SCRIPT, str(place), *how], capture_output=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    assert (told["recordings"], told["not_marked"], told["files_without_record"]) == (9, 0, 0)
 
 
 def test_nothing_is_lost_or_given_twice_while_processes_are_killed(

@@ -101,3 +101,21 @@ def test_rotation_on_the_command_line(run: Run, key: Path, home: Path) -> None:
     assert shown["older"][0]["since"] < shown["since"]
     assert KEY.id in run("party", "list").out
     assert run("party", "rotate", "alice", "--key", "-").code == 2
+
+
+def test_records_of_older_keys_are_listed_and_checked(
+    run: Run, home: Path, party: Party, newer: Key
+) -> None:
+    with Registry(home / "registry.sqlite") as known:
+        known.add(party)
+        known.append(records.stamp(RECORD, KEY))
+        known.rotate("alice", home / "newer.key")
+        known.append(records.stamp(replace(RECORD, key=newer.id), newer))
+        known.append(records.stamp(replace(RECORD, party="bob"), KEY))
+    shown = run("record", "list", "--party", "alice", "--json").out.splitlines()
+    assert [json.loads(line)["number"] for line in shown] == [1, 2]
+    for number in (1, 2):
+        run("record", "export", number, f"{number}.kbr")
+        assert run("record", "check", f"{number}.kbr", "--party", "alice").code == 0
+    run("party", "add", "carol", "--key", "newer.key", "--payload", "1")
+    assert run("record", "check", "1.kbr", "--party", "carol").code == 1

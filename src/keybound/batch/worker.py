@@ -59,7 +59,8 @@ class Job:
     how: DetectOptions = USUAL
     untried: int = 0  # registered parties that cannot be tried
     registry: str | None = None  # the place of the registry, where there is one
-    declared: Declared = NOTHING  # in the records of what is embedded
+    declared: Declared = NOTHING  # of what is embedded, in its record
+    fingerprint: bool = True  # whether records keep one
 
 
 @dataclass(frozen=True)
@@ -242,7 +243,8 @@ class Worker:
             identifier=None if issued is None else issued.identifier,
             excerpt=self.job.excerpt,
         )
-        return Reservation(one.name, options, issued, self.job.declared)
+        job = self.job
+        return Reservation(one.name, options, issued, job.declared, job.fingerprint)
 
     def _made(self, task: Task, one: Claimant) -> Row | None:
         """Return the row of an output that a killed try finished; None where it is not that."""

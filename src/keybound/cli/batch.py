@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from keybound.cli.declared import declaring, no_fingerprint
 from keybound.cli.terminal import (
     Stop,
     as_json,
@@ -30,6 +31,7 @@ from keybound.cli.terminal import (
     say,
     speed,
 )
+from keybound.provenance.declared import NOTHING, Declared
 from keybound.provenance.registry import default_place
 
 if TYPE_CHECKING:
@@ -57,6 +59,8 @@ class Asked:
     as_json: bool
     out: str | None = None
     force: bool = False
+    declared: Declared = NOTHING
+    no_fingerprint: bool = False
     excerpt: float = 3.0
     speed: float = 0.0
     false_alarms: float = 1e-3
@@ -114,6 +118,7 @@ how = options(
     payload,
     nonce,
     excerpt,
+    *(declaring, no_fingerprint),
     click.option("--force", is_flag=True, help="Replace existing output files."),
     registry,
     how,
@@ -121,8 +126,7 @@ how = options(
 def batch_embed(**given: Any) -> None:
     """Embed a mark in every recording of MANIFEST.
 
-    Marked files go to the folder --out, in subfolders like those of the corpus, or to the path in
-    the column out.
+    Marked files go to --out, in subfolders like those of the corpus, or to the path in column out.
     """
     _batch("embed", Asked(**given))
 
@@ -200,8 +204,7 @@ def _batch(verb: str, asked: Asked) -> None:
     _print(verb, count, table, asked.as_json)
     if stop.number:
         say("stopped; the same command continues from here")
-        sys.exit(128 + stop.number)
-    sys.exit(2 if count["failed"] else 0)
+    sys.exit(128 + stop.number if stop.number else 2 if count["failed"] else 0)
 
 
 def _check(asked: Asked) -> None:
@@ -248,7 +251,8 @@ def _job(
         items, name=asked.name, key=asked.key, payload=asked.payload, known=known, bits=bits
     )
     job = Job(verb, folder, whose, asked.excerpt, how, registry=place)
-    return job if known is None else replace(job, declared=known.provider), list(who)
+    told = asked.declared.over(known.provider) if known is not None else NOTHING
+    return replace(job, declared=told, fingerprint=not asked.no_fingerprint), list(who)
 
 
 def _run(
@@ -290,10 +294,9 @@ def _print(verb: str, count: "Row", table: Path, as_json: bool) -> None:
 def _list(items: "Sequence[Item]", planned: "Plan", as_json: bool) -> None:
     """Print what would be done, and which inputs are not there."""
     remaining = {task.name for task in planned.tasks}
-    missing = 0
+    missing = sum(not Path(item.source).exists() for item in items)
     for item, name in zip(items, planned.names, strict=True):
         there = Path(item.source).exists()
-        missing += not there
         if name in remaining:
             row = {"path": item.path, "output": item.output, "exists": there}
             words = filter(None, [item.path, item.output, "" if there else "(missing)"])

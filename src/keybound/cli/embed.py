@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from keybound.cli.declared import declaring, no_fingerprint
 from keybound.cli.parties import claim
 from keybound.cli.terminal import (
     as_json,
@@ -24,6 +25,7 @@ from keybound.cli.terminal import (
     say,
 )
 from keybound.cli.verify import as_plain
+from keybound.provenance.declared import NOTHING, Declared
 
 if TYPE_CHECKING:
     from keybound.output import Part
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Carry a public identifier: anyone reads it, and can ask who issued it (with --party).",
 )
-@excerpt
+@options(excerpt, declaring, no_fingerprint)
 @click.option("--force", is_flag=True, help="Replace OUTPUT if it is an existing file.")
 @click.option(
     "--no-check", is_flag=True, help="Do not read the mark back from OUTPUT (half the time)."
@@ -57,6 +59,8 @@ def embed(
     no_seal: bool,
     public: bool,
     excerpt: float,
+    declared: Declared,
+    no_fingerprint: bool,
     force: bool,
     no_check: bool,
     registry: str | None,
@@ -82,6 +86,8 @@ def embed(
         raise click.UsageError("--no-seal excludes --position")
     if public and name is None:
         raise click.UsageError("--public needs --party: a registry issues the identifier")
+    if name is None and (no_fingerprint or declared != NOTHING):
+        raise click.UsageError("there is a record, with what is declared, only with --party")
     outputs.check(output, source=host, replace=force)
     stages.sweep(Path(output).parent)
     marker = Watermarker(model)
@@ -103,6 +109,8 @@ def embed(
                 seal=not no_seal,
                 public=public,
                 excerpt=excerpt,
+                declared=declared,
+                fingerprint=not no_fingerprint,
             )
 
         def appear(part: "Part", made: "Written") -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keybound.cli import batch, bench, embed, identify, lab, parties, records, verify
+from keybound.cli import batch, bench, embed, identify, lab, parties, records, registry, verify
 from keybound.cli.terminal import (
     as_json,
     emit,
@@ -173,6 +173,7 @@ cli.add_command(parties.keygen)
 cli.add_command(parties.party)
 cli.add_command(batch.batch)
 cli.add_command(records.record)
+cli.add_command(registry.registry)
 cli.add_command(lab.attack)
 cli.add_command(lab.train)
 cli.add_command(lab.export)

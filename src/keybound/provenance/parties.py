@@ -96,11 +96,22 @@ def add(database: Database, party: Party) -> None:
 
 def versions(database: Database, name: str) -> tuple[Party, ...]:
     """Return the party of this name with each of its keys, the newest first."""
-    name = check_name(name)
-    found = database.rows(f"{QUERY} WHERE name = ? ORDER BY party_key.number DESC", (name,))
+    found = find(database, name)
     if not found:
-        raise _unknown(name)
-    return _versions(database, found)
+        raise _unknown(check_name(name))
+    return found
+
+
+def find(database: Database, name: str) -> tuple[Party, ...]:
+    """Return what `versions` does, and nothing where there is no such party."""
+    query = f"{QUERY} WHERE name = ? ORDER BY party_key.number DESC"
+    return _versions(database, database.rows(query, (check_name(name),)))
+
+
+def of_key(database: Database, key_id: str) -> tuple[Party, ...]:
+    """Return the parties that have or had a key, each with that key."""
+    query = f"{QUERY} WHERE key_id = ? ORDER BY party_key.number DESC"
+    return tuple(_party(database, row) for row in database.rows(query, (key_id,)))
 
 
 def every(database: Database) -> tuple[Party, ...]:
@@ -110,6 +121,14 @@ def every(database: Database) -> tuple[Party, ...]:
         own.setdefault(row[0], []).append(row)
     # Sorted here: the order of names in PostgreSQL depends on the language of the database.
     return tuple(one for name in sorted(own) for one in _versions(database, own[name]))
+
+
+def newest(database: Database) -> tuple[Party, ...]:
+    """Return all parties with their newest keys, in the order of their names."""
+    found: dict[str, Party] = {}
+    for one in every(database):
+        found.setdefault(one.name, one)
+    return tuple(found.values())
 
 
 def rotate(database: Database, name: str, key: KeyFile) -> None:

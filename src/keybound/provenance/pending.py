@@ -11,11 +11,12 @@ import hashlib
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 from keybound import stages
 from keybound.errors import RecordError, RegistryError
 from keybound.output import Part
-from keybound.provenance import positions, records, serials
+from keybound.provenance import packing, positions, records, serials
 from keybound.provenance.database import Database, TakenError, Value
 from keybound.provenance.records import Stamped
 
@@ -41,7 +42,7 @@ def columns(stamped: Stamped) -> tuple[Value, ...]:
     one = stamped.record
     sha256 = None if one.sha256 is None else bytes.fromhex(one.sha256)
     found_by = (one.serial, one.party, one.key, one.position, microseconds(one.created))
-    return (*found_by, one.nonce or None, sha256, stamped.to_bytes())
+    return (*found_by, one.nonce or None, sha256, packing.packed(stamped.to_bytes()))
 
 
 def microseconds(moment: datetime) -> int:
@@ -94,6 +95,49 @@ def settle(database: Database) -> None:
                     keep(database, stamped)
                 if one.position is not None:
                     positions.end(database, one.key, one.position)
+
+
+class Unfinished(NamedTuple):
+    """What a machine has not ended: records of files that are about to appear, and tasks."""
+
+    machine: str
+    files: int
+    tasks: int
+
+
+def unfinished(database: Database) -> tuple[Unfinished, ...]:
+    """Return what machines have not ended, in the order of their names."""
+    files = dict(database.rows("SELECT machine, count(*) FROM pending GROUP BY machine"))
+    held = "SELECT machine, count(*) FROM reserved WHERE task IS NOT NULL GROUP BY machine"
+    tasks = dict(database.rows(held))
+    names = sorted(files.keys() | tasks.keys())
+    return tuple(Unfinished(name, files.get(name, 0), tasks.get(name, 0)) for name in names)
+
+
+def settle_for(database: Database, machine: str) -> Unfinished:
+    """Keep the records that a machine left waiting and end its tasks; return how many.
+
+    Those of this machine that wait are left: its files can be seen (`settle`).
+    """
+    query = f"SELECT id, data FROM pending WHERE machine = ?{database.words.unlocked}"
+    with database.writing():
+        waiting = [] if machine == stages.machine() else database.rows(query, (machine,))
+        for number, data in waiting:
+            keep(database, _stamped(data))
+            database.execute("DELETE FROM pending WHERE id = ?", (number,))
+        ends = "DELETE FROM reserved WHERE machine = ? AND task IS NOT NULL"
+        tasks = database.execute(ends, (machine,))
+    return Unfinished(machine, len(waiting), tasks)
+
+
+def forget(database: Database, before: datetime, *, dry_run: bool = False) -> int:
+    """Remove the records made before a time and return how many; or only count them."""
+    made = microseconds(before)
+    if dry_run:
+        query = "SELECT count(*) FROM record WHERE created < ?"
+        return int(database.rows(query, (made,))[0][0])
+    database.rows(database.words.erasing)
+    return database.execute("DELETE FROM record WHERE created < ?", (made,))
 
 
 def _stamped(data: bytes) -> Stamped:

@@ -9,7 +9,7 @@ The tables are made in `schema` and specified in docs/spec.md; `database` knows 
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
@@ -17,13 +17,24 @@ from typing import Self
 from keybound.crypto.keys import Key
 from keybound.errors import RecordError, RegistryError
 from keybound.output import Part
-from keybound.provenance import parties, pending, positions, records, schema, serials, settings
+from keybound.provenance import (
+    packing,
+    parties,
+    pending,
+    positions,
+    schema,
+    serials,
+    settings,
+    transfer,
+)
 from keybound.provenance.database import ReadOnlyError, Value, is_address
 from keybound.provenance.declared import Declared
 from keybound.provenance.key_files import KeyFile
 from keybound.provenance.parties import Party
+from keybound.provenance.pending import Unfinished
 from keybound.provenance.positions import Reserved
 from keybound.provenance.records import Entry, Stamped
+from keybound.provenance.transfer import Imported
 
 
 def default_place() -> Path | str:
@@ -61,6 +72,11 @@ class Registry:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def name(self) -> str:
+        """Return where the registry is: its path, or its address without a password."""
+        return self._database.name
+
     def close(self) -> None:
         """Close the registry."""
         self._database.close()
@@ -79,10 +95,7 @@ class Registry:
 
     def list(self) -> tuple[Party, ...]:
         """Return all parties with their newest keys, in the order of their names."""
-        newest: dict[str, Party] = {}
-        for one in parties.every(self._database):
-            newest.setdefault(one.name, one)
-        return tuple(newest.values())
+        return parties.newest(self._database)
 
     def versions(self, name: str | None = None) -> tuple[Party, ...]:
         """Return a party, or all of them, with each of its keys, the newest first."""
@@ -171,7 +184,7 @@ class Registry:
         positions.end(self._database, key, position)
 
     def append(self, stamped: Stamped) -> int:
-        """Add a record and return its number. No record is ever changed or removed."""
+        """Add a record and return its number. No record is ever changed."""
         return pending.keep(self._database, stamped)
 
     def appear(self, stamped: Stamped, part: Part) -> int:
@@ -217,9 +230,46 @@ class Registry:
             raise RegistryError(f"no record {number}", hint="keybound record list shows them all")
         return self._entry(*row)
 
+    def forget(self, before: datetime, *, dry_run: bool = False) -> int:
+        """Remove the records made before a time and return how many; their serials stay void.
+
+        With `dry_run` they are only counted.
+        """
+        return pending.forget(self._database, before, dry_run=dry_run)
+
+    def exported(self) -> Iterator[bytes]:
+        """Yield the whole registry as lines of JSON, without keys."""
+        return transfer.exported(self._database)
+
+    def import_lines(self, lines: Iterable[bytes]) -> Imported:
+        """Import the lines of a registry, all or none; return how much that was."""
+        return transfer.imported(self._database, lines)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many parties, records and serials there are, and serials without a record.
+
+        Such a serial is void, or about to be used.
+        """
+        counted = {"parties": "party", "records": "record", "serials": "serial"}
+        query = "SELECT count(*) FROM {}".format
+        made = {name: self._database.rows(query(table))[0][0] for name, table in counted.items()}
+        used = self._database.rows("SELECT count(serial) FROM record")[0][0]
+        return made | {"void": made["serials"] - used}
+
+    def unfinished(self) -> tuple[Unfinished, ...]:
+        """Return what machines have not ended: files about to appear, and tasks of a batch."""
+        return pending.unfinished(self._database)
+
+    def settle(self, machine: str) -> Unfinished:
+        """Settle what a machine that is gone left: keep its records, end its tasks.
+
+        Nobody can see whether its files appeared, and a record without a file does no harm.
+        """
+        return pending.settle_for(self._database, machine)
+
     def _entry(self, number: int, data: bytes) -> Entry:
         try:
-            return Entry(number, records.parse(data))
+            return Entry(number, packing.unpacked(data))
         except (RecordError, TypeError, AttributeError) as error:
             what = f"registry {self._database.name!r} is damaged at record {number}"
             raise RegistryError(what, hint="restore a backup") from error

@@ -34,8 +34,8 @@ CREATE TABLE party_key (
     UNIQUE (party, key_id)
 )
 """
-# Whole as it is exported, so that its MAC still holds; beside it what records are found by. The
-# time is in microseconds since 1970.
+# Whole as it is exported, so that its MAC still holds, but compressed (`packing`); beside it what
+# records are found by. The time is in microseconds since 1970.
 RECORD = """
 CREATE TABLE record (
     number   INTEGER PRIMARY KEY AUTOINCREMENT,

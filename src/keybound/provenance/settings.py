@@ -25,7 +25,9 @@ ROTATE = "keybound registry rotate --key FILE, a file that every machine has und
 def keys(database: Database) -> tuple[KeyFile, ...]:
     """Return the key files of the registry, the newest first."""
     query = "SELECT key_file, key_id, created FROM registry_key ORDER BY number DESC"
-    return tuple(key_files.of_row(*row) for row in database.rows(query))
+    found = (key_files.of_row(*row) for row in database.rows(query))
+    # By their dates: those of an import may be older than this registry's own.
+    return tuple(sorted(found, key=lambda one: one.since, reverse=True))
 
 
 def read(database: Database, one: KeyFile) -> Key:
@@ -80,14 +82,11 @@ def set_issuer(database: Database, number: int) -> None:
     if type(number) is not int or not 0 <= number < 1 << ISSUER_BITS:
         hint = f"from 0 to {(1 << ISSUER_BITS) - 1}"
         raise RegistryError(f"{number!r} is not an issuer's number", hint=hint)
-    try:
-        database.execute(SET, ("issuer", str(number)))
-    except TakenError:
-        known = issuer(database)
-        if known != number:
-            what = f"the issuer's number of this registry is {known}"
-            hint = "it is set once: public identifiers carry it"
-            raise RegistryError(what, hint=hint) from None
+    database.execute(f"{SET} ON CONFLICT DO NOTHING", ("issuer", str(number)))
+    known = issuer(database)
+    if known != number:
+        what = f"the issuer's number of this registry is {known}"
+        raise RegistryError(what, hint="it is set once: public identifiers carry it")
 
 
 def provider(database: Database) -> Declared:

@@ -18,7 +18,7 @@ from keybound.provenance.declared import NOTHING, Declared
 from keybound.provenance.records import Record, Stamped
 from keybound.provenance.registry import Registry
 from keybound.watermark.claims import Claim
-from keybound.watermark.files import Written
+from keybound.watermark.files import NO_FINGERPRINT, Written
 from keybound.watermark.options import EXCERPT_S, EmbedOptions
 
 LEAST_S = 5.0  # of a recording that carries an identifier
@@ -48,6 +48,7 @@ class Reservation:
     options: EmbedOptions
     issued: Issued | None
     declared: Declared = NOTHING
+    fingerprint: bool = True  # whether the record keeps one, by which its audio is found
 
     def stamped(self, card: Card, written: Written) -> Stamped:
         """Return the record of what was written, stamped with the key, with the present time."""
@@ -64,7 +65,7 @@ class Reservation:
             samples=written.samples,
             rate=written.rate,
             sha256=written.sha256 or None,
-            fingerprint=written.fingerprint,
+            fingerprint=written.fingerprint if self.fingerprint else NO_FINGERPRINT,
             serial=None if issued is None else issued.serial,
             registry_key=None if issued is None else issued.registry_key,
             public=issued is not None and issued.registry_key is None,
@@ -96,6 +97,7 @@ def reserve(
     public: bool = False,
     excerpt: float = EXCERPT_S,
     declared: Declared = NOTHING,
+    fingerprint: bool = True,
 ) -> Reservation:
     """Reserve what one embedding needs: a position of the key, and a serial unless it is short."""
     issued = None if short else issue(known, known.draw_serial(), public=public)
@@ -110,4 +112,5 @@ def reserve(
         None if issued is None else issued.identifier,
         excerpt,
     )
-    return Reservation(whose.name, options, issued, declared.over(known.provider))
+    told = declared.over(known.provider)
+    return Reservation(whose.name, options, issued, told, fingerprint)
