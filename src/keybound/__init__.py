@@ -13,6 +13,7 @@ __version__ = "0.2.0"
 
 _NAMES = {
     "crypto.keys": "Key",
+    "identity.reading": "Reading read_public",
     "errors": (
         "AttackError AudioError CodeError CorpusError KeyBoundError KeyFileError KeyFileWarning"
         " ModelError NotGenuineError RecipeError RecordError RegistryError"

@@ -13,6 +13,7 @@ from keybound.errors import (
     RecordError,
     RegistryError,
 )
+from keybound.identity.reading import Reading, read_public
 from keybound.provenance.origin import Origin
 from keybound.provenance.parties import Party
 from keybound.seal.search import Sealed, SealSearch
@@ -50,6 +51,7 @@ __all__ = [
     "NotGenuineError",
     "Origin",
     "Party",
+    "Reading",
     "RecipeError",
     "RecordError",
     "RecordedStream",
@@ -67,5 +69,6 @@ __all__ = [
     "embed",
     "embed_with_position",
     "identify",
+    "read_public",
     "verify",
 ]

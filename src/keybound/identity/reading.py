@@ -46,6 +46,11 @@ class Reading:
     channel: int | None
     tries: int
 
+    @property
+    def name(self) -> str:
+        """Return the serial as it is written: ten hex digits."""
+        return f"{self.serial:010x}"
+
 
 def read(found: Detection, keys: Sequence[Permutation]) -> list[Reading]:
     """Return the identifiers that a recording spells under some keys, the one that fits best first.
@@ -57,7 +62,10 @@ def read(found: Detection, keys: Sequence[Permutation]) -> list[Reading]:
 
 
 def read_public(found: Detection) -> list[Reading]:
-    """Return the public identifiers that a recording spells, the one that fits best first."""
+    """Return the public identifiers that a recording spells, the one that fits best first.
+
+    No key is needed. Anyone can write one: it is a claim until its issuer confirms it.
+    """
     return _read(found, PUBLIC, ())
 
 

@@ -11,6 +11,7 @@ from functools import cached_property
 
 from keybound.crypto.keys import Key
 from keybound.identity import identifier
+from keybound.identity.frame import PUBLIC
 from keybound.identity.identifier import Identifier
 from keybound.identity.permutation import Permutation
 from keybound.identity.reading import Reading, read, read_public
@@ -98,12 +99,16 @@ class Known:
         A keyed one without a record is none; a public one may be another registry's.
         """
         ids = list(self.keys)
+        keyed = list[Reading]()
         for one in read(prepared.found, list(self.keys.values())):
             entry = self.registry.of_serial(one.serial)
             if entry is not None and one.key is not None:
                 record = entry.stamped.record
                 if not record.public and record.registry_key == ids[one.key]:
+                    keyed.append(one)
                     yield one, entry
+        if _cover(keyed, prepared.seconds):
+            return
         for one in read_public(prepared.found):
             own = one.issuer == self.registry.issuer
             entry = self.registry.of_serial(one.serial) if own else None
@@ -125,6 +130,12 @@ class Known:
             compared.found[0][0],
             compared.origin,
         )
+
+
+def _cover(readings: Sequence[Reading], seconds: float) -> bool:
+    """Return whether identifiers leave no room in a recording for another one."""
+    spans = (span for one in readings for span in one.spans)
+    return seconds - sum(one.end_s - one.start_s for one in spans) < PUBLIC.least_seconds
 
 
 def evidence(one: Reading, keys: int, records: int) -> Spelled:

@@ -1,7 +1,7 @@
 """Identification: which recording it is and whose, without naming a party.
 
 Each mark of a recording gets an answer of its own: by the identifier that it spells, else by its
-audio, which is compared with all records. What holds is decided in `verification`.
+audio, which is compared with all records. What holds is decided in `weighing`.
 """
 
 import warnings
@@ -12,11 +12,11 @@ from keybound.identity.reading import Reading
 from keybound.model.networks import Card
 from keybound.provenance.records import Entry
 from keybound.types import Analysis, Span
-from keybound.watermark import candidates, verification
+from keybound.watermark import candidates
 from keybound.watermark.candidates import Known, Prepared
 from keybound.watermark.claims import USUAL, Claim, Options, party_claim
 from keybound.watermark.verdict import GRADES, Evidence, Verdict, conclude
-from keybound.watermark.verification import Case
+from keybound.watermark.weighing import Case, weigh_candidate, weigh_reading
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def _by_identifier(
     """Return what holds of the record that an identifier named."""
     claim = _claim(known, entry, card.bits)
     case = Case(claim, card.bits, card.rho if claim.rho is None else claim.rho, 1)
-    own = verification.weigh_reading(prepared, case, known, reading, entry, options)
+    own = weigh_reading(prepared, case, known, reading, entry, options)
     return _identified(prepared, card, entry, own, reading)
 
 
@@ -120,7 +120,7 @@ def _by_audio(prepared: Prepared, card: Card, known: Known, options: Options) ->
         compared = candidates.compare(prepared, own, claim.key, tries=tries, among=among)
         case = Case(claim, card.bits, card.rho if claim.rho is None else claim.rho, tries)
         for one in candidates.of_audio(compared, known):
-            weighed = verification.weigh_candidate(prepared, case, one, options)
+            weighed = weigh_candidate(prepared, case, one, options)
             made.append(_identified(prepared, card, one.entry, weighed, None, tries))
     return [one for one in made if one.reaches("attributed")]
 
