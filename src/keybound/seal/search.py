@@ -152,15 +152,13 @@ def at_record(
     ask: Ask,
     named: Sequence[tuple[int, float]],
     speed: float = 0.0,
-    records: int = 1,
 ) -> Found:
-    """Search at the starts that records give: a spot, and seconds from its start, each.
+    """Search at the starts that a record gives: a spot, and seconds from its start, each.
 
-    They are the best of so many `records`. The caller gives half of the chance to these and half to
-    all starts (`ask.share`).
+    The caller gives half of the chance to these and half to all starts (`ask.share`).
     """
     best = Found()
-    count = _share(sounds, ask, speed) * max(records, len(named))
+    count = _share(sounds, ask, speed) * len(named)
     count *= (2 * NEAR + 1) * len(pattern.VIEWS)
     for sound in sounds:
         run = Run(sound.channel, sound.tiles)

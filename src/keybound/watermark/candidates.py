@@ -50,7 +50,7 @@ class Candidate:
     """A record that a recording may be, and what says so.
 
     `spelled` is the identifier that named it; without one its audio did (`match`), or the caller.
-    `same` is how many records have this audio.
+    `among` is how many records are tried, of which it is one.
     """
 
     entry: Entry
@@ -58,7 +58,7 @@ class Candidate:
     spelled: Spelled | None = None
     match: Match | None = None
     origin: Origin = UNTRACED
-    same: int = 1
+    among: int = 1
 
     @property
     def record(self) -> Record:
@@ -119,9 +119,9 @@ class Known:
         return evidence(one, len(self.keys), self.registry.size)
 
     def of_reading(
-        self, prepared: Prepared, one: Reading, entry: Entry, key: Key, tries: int
+        self, prepared: Prepared, one: Reading, entry: Entry, key: Key, tries: int, among: int
     ) -> Candidate:
-        """Return the record that an identifier named, compared with the audio."""
+        """Return the record that one of several identifiers named, compared with the audio."""
         compared = origin.compare(prepared.sketch, [entry], key=key, tries=tries)
         return Candidate(
             entry,
@@ -129,6 +129,7 @@ class Known:
             self.spelled(one),
             compared.found[0][0],
             compared.origin,
+            among,
         )
 
 
@@ -149,16 +150,16 @@ def evidence(one: Reading, keys: int, records: int) -> Spelled:
 
 def of_audio(compared: Compared, known: Known | None) -> list[Candidate]:
     """Return the records whose audio a recording has, the best match first."""
-    same = compared.same
+    same = compared.same[:MOST_SAME]
     return [
         Candidate(
             entry,
             None if known is None else known.carried(entry.stamped.record),
             match=match,
             origin=compared.origin_of(match, entry),
-            same=len(same),
+            among=len(same),
         )
-        for match, entry in same[:MOST_SAME]
+        for match, entry in same
     ]
 
 

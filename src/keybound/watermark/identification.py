@@ -58,12 +58,13 @@ def identify(
     Parties whose keys cannot be read are named in a `KeyFileWarning`.
     """
     prepared = Prepared(analysis)
-    made = []
-    for reading, entry in known.named(prepared):
-        if entry is None:
-            made.append(_foreign(reading, known))
-        else:
-            made.append(_by_identifier(prepared, card, known, reading, entry, options))
+    named = list(known.named(prepared))
+    made = [
+        _foreign(one, known)
+        if entry is None
+        else _by_identifier(prepared, card, known, one, entry, options, len(named))
+        for one, entry in named
+    ]
     if prepared.found.present and not any(one.reaches("attributed") for one in made):
         made += _by_audio(prepared, card, known, options)
     return sorted(made, key=lambda one: -GRADES.index(one.grade))
@@ -94,11 +95,12 @@ def _by_identifier(
     reading: Reading,
     entry: Entry,
     options: Options,
+    among: int,
 ) -> Identified:
-    """Return what holds of the record that an identifier named."""
+    """Return what holds of the record that one of several identifiers named."""
     claim = _claim(known, entry, card.bits)
     case = Case(claim, card.bits, card.rho if claim.rho is None else claim.rho, 1)
-    own = weigh_reading(prepared, case, known, reading, entry, options)
+    own = weigh_reading(prepared, case, known, reading, entry, options, among)
     return _identified(prepared, card, entry, own, reading)
 
 

@@ -130,7 +130,7 @@ def _claimed(
     for reading, entry in named:
         if entry is not None and entry.stamped.record.party == case.claim.name:
             under = replace(case, claim=_under(case, versions, entry))
-            made.append(weigh_reading(prepared, under, known, reading, entry, options))
+            made.append(weigh_reading(prepared, under, known, reading, entry, options, len(named)))
     if any(conclude(prepared.found, one, case.bits).verified for one in made):
         return made
     made += _by_audio(prepared, case, known, tuple(versions.values()), options, alone=not made)

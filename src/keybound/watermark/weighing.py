@@ -15,7 +15,6 @@ from keybound.provenance.records import Entry
 from keybound.seal import search
 from keybound.seal.search import Ask, Found, SealSearch
 from keybound.seal.tiles import Spot
-from keybound.watermark import candidates
 from keybound.watermark.candidates import Candidate, Known, Prepared
 from keybound.watermark.claims import USUAL, Claim, Options
 from keybound.watermark.verdict import LAYERS, Evidence, weigh
@@ -45,10 +44,11 @@ def weigh_reading(
     known: Known,
     reading: Reading,
     entry: Entry,
-    options: Options = USUAL,
+    options: Options,
+    among: int,
 ) -> Evidence:
-    """Return the evidence of the record that an identifier named."""
-    own = known.of_reading(prepared, reading, entry, case.claim.key, case.tries)
+    """Return the evidence of the record that one of several identifiers named."""
+    own = known.of_reading(prepared, reading, entry, case.claim.key, case.tries, among)
     return weigh_candidate(prepared, case, own, options)
 
 
@@ -74,7 +74,7 @@ def weigh_case(
     distances = _distances(prepared, case, seal, options)
     nearest = min(distances, default=case.bits)
     candidate = case.candidate
-    among = 1 if candidate is None else min(candidate.same, candidates.MOST_SAME)
+    among = 1 if candidate is None else candidate.among
     own = weigh(nearest, among * len(distances), case.bits, case.rho)
     if candidate is None:
         return replace(own, seal=seal, origin=case.origin)
@@ -89,7 +89,8 @@ def _seal(prepared: Prepared, case: Case, options: Options, progress: search.Pro
     if candidate is not None:
         record = candidate.record
         positions = [] if record.position is None else [record.position]
-        nonce, share = record.nonce, 2 * share  # half of the chance is for the starts it names
+        nonce, share = record.nonce, share * candidate.among
+        share *= 2  # half of the chance is for the starts that the record names
         reach_s = max(reach_s, record.samples / record.rate)
         starts = _starts(prepared, candidate)
     if options.position is not None:
@@ -100,8 +101,8 @@ def _seal(prepared: Prepared, case: Case, options: Options, progress: search.Pro
     ask = Ask([Spot(claim.key, code, position) for position in positions], share)
     best = search.at_start(prepared.sounds, [ask], options.speed)[0]
     if starts and not best.sealed.holds:
-        named, among = [(0, start_s) for start_s in starts], candidate.same if candidate else 1
-        there = search.at_record(prepared.sounds, ask, named, options.speed, among)
+        named = [(0, start_s) for start_s in starts]
+        there = search.at_record(prepared.sounds, ask, named, options.speed)
         before = best.sealed.searched
         best = best.or_better(there)
         best = best if there.sealed.holds else best.with_searched(before)
