@@ -26,6 +26,7 @@ NAMES = {  # of attacks, where the tables have those of the command line
 }
 KEPT = {"keybound": "src/keybound/model/weights", "paper": "models/paper"}  # where weights are
 PAPER = "the paper's design, our training"
+IDENTIFIED = "KeyBound, identifier"
 Cells = dict[str, str]
 Table = dict[tuple[str, str], Cells]  # (heading above the row, its name) -> column -> figure
 
@@ -180,11 +181,13 @@ def seals(tables: dict[str, Table]) -> str:
         for heading, attack in table:
             if heading == "KeyBound":
                 pattern = row_of(table, attack, heading)
-                rolling = row_of(table, attack, "KeyBound, rolling code")
-                shares = (pattern["10 s: of 256"], rolling["10 s: of 256"])
+                shares = [pattern["10 s: of 256"]]
+                if (IDENTIFIED, attack) in table:
+                    shares.append(row_of(table, attack, IDENTIFIED)["10 s: of 256"])
                 yield [NAMES.get(attack, attack), *map(figure, shares)]
 
-    return markdown(["attack", "pattern alone", "rolling code, with its record"], rows())
+    more = ["identifier, with its record"] if any(one == IDENTIFIED for one, _ in table) else []
+    return markdown(["attack", "pattern alone", *more], rows())
 
 
 def speed(tables: dict[str, Table]) -> str:

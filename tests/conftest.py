@@ -21,7 +21,9 @@ from keybound.audio import recordings
 from keybound.cli import main
 from keybound.crypto.keys import Key
 from keybound.demo import SPEECH
-from keybound.provenance.registry import Party
+from keybound.provenance import packing
+from keybound.provenance.parties import Party
+from keybound.provenance.registry import Registry
 from keybound.watermark.watermarker import Watermarker
 
 Run = Callable[..., Any]  # to the outcome of `run`
@@ -214,6 +216,20 @@ def party(tmp_path: Path) -> Party:
     key_file = tmp_path / "alice.key"
     KEY.write(key_file)
     return Party("alice", PAYLOAD, 16, 2, key_file, KEY.id, created)
+
+
+@pytest.fixture
+def change_records(home: Path) -> Callable[[bytes, bytes], None]:
+    """Change bytes in all records of the registry."""
+
+    def change(old: bytes, new: bytes) -> None:
+        with Registry(home / "registry.sqlite") as known:
+            for number, data in known._database.rows("SELECT number, data FROM record"):
+                changed = packing.unpacked(data).to_bytes().replace(old, new)
+                update = "UPDATE record SET data = ? WHERE number = ?"
+                known._database.execute(update, (packing.packed(changed), number))
+
+    return change
 
 
 @pytest.fixture(scope="module")

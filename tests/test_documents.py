@@ -6,6 +6,7 @@ import re
 import runpy
 import tomllib
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,11 @@ import pytest
 import keybound
 from keybound import errors
 from keybound.cli.main import cli
+from keybound.crypto.keys import Key
 from keybound.provenance import schema
+from keybound.provenance.parties import Party
 from keybound.seal import pattern
+from keybound.watermark.registered import Registry
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -138,15 +142,25 @@ def test_every_command_in_a_document_has_the_options_that_it_shows(page: Path) -
         assert wanted <= known | {"--version", "--help"}, words
 
 
-def test_the_python_of_the_readme_runs(clip: Any) -> None:
+def test_the_python_of_the_readme_runs(
+    clip: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
+    monkeypatch.chdir(tmp_path)
+    key = Key(bytes(range(32)))
+    key.write("maker.key")
+    maker = Party("maker", 0x5EED, 16, 2, Path("maker.key"), key.id, datetime.now(UTC))
+    with Registry("registry.sqlite") as known:
+        known.add(maker)
+        known.rotate_key(tmp_path / "registry.key")
     played: list[Any] = []
     names: dict[str, Any] = {"samples": clip, "sample_rate": 16000, "play": played.append}
     names["speech"] = [clip[:4000], clip[4000:9000], clip[9000:]]
     exec("\n".join(blocks), names)
     assert names["verdict"].grade == "sealed"
     assert sum(map(len, played)) == len(clip)
+    assert capsys.readouterr().out == "None maker 1 sealed\n"  # the clip is short
 
 
 # The paper

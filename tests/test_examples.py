@@ -25,6 +25,6 @@ def test_speech_is_marked_as_it_is_spoken(
     heard = [float(line.rsplit(maxsplit=1)[1]) for line in seconds]
     assert min(heard[1:]) > 0.9  # the first second is still on its way
     assert slowest.startswith("a block of 40 ms took ")
-    assert verdict.startswith("sealed: marked, payload agrees in 16 of 16 bits")
+    assert verdict.startswith("sealed: marked, code agrees in 16 of 16 bits")
     made, host = sf.info(output), sf.info(SPEECH)
     assert (made.frames, made.samplerate) == (host.frames, host.samplerate)

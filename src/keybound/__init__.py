@@ -12,21 +12,23 @@ from typing import Any as _Any
 __version__ = "0.2.0"
 
 _NAMES = {
-    "crypto.codes": "position_nonce",
     "crypto.keys": "Key",
+    "identity.reading": "Reading read_public",
     "errors": (
         "AttackError AudioError CodeError CorpusError KeyBoundError KeyFileError KeyFileWarning"
         " ModelError NotGenuineError RecipeError RecordError RegistryError"
     ),
     "provenance.origin": "Origin",
-    "provenance.registry": "Party Registry",
+    "provenance.parties": "Party",
     "seal.search": "Sealed SealSearch",
     "types": "Analysis Detection Mark Span",
-    "watermark.functions": "detect embed embed_with_position verify",
+    "watermark.functions": "detect embed embed_with_position identify verify",
     "watermark.grader": "Grader",
+    "watermark.identification": "Identified",
     "watermark.options": "DetectOptions EmbedOptions Marked",
+    "watermark.registered": "RecordedStream Registry",
     "watermark.stream": "StreamDetector StreamEmbedder",
-    "watermark.verdict": "Verdict",
+    "watermark.verdict": "Spelled Verdict",
     "watermark.watermarker": "MarkWarning Watermarker",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}

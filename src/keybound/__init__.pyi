@@ -1,4 +1,3 @@
-from keybound.crypto.codes import position_nonce
 from keybound.crypto.keys import Key
 from keybound.errors import (
     AttackError,
@@ -14,15 +13,18 @@ from keybound.errors import (
     RecordError,
     RegistryError,
 )
+from keybound.identity.reading import Reading, read_public
 from keybound.provenance.origin import Origin
-from keybound.provenance.registry import Party, Registry
+from keybound.provenance.parties import Party
 from keybound.seal.search import Sealed, SealSearch
 from keybound.types import Analysis, Detection, Mark, Span
-from keybound.watermark.functions import detect, embed, embed_with_position, verify
+from keybound.watermark.functions import detect, embed, embed_with_position, identify, verify
 from keybound.watermark.grader import Grader
+from keybound.watermark.identification import Identified
 from keybound.watermark.options import DetectOptions, EmbedOptions, Marked
+from keybound.watermark.registered import RecordedStream, Registry
 from keybound.watermark.stream import StreamDetector, StreamEmbedder
-from keybound.watermark.verdict import Verdict
+from keybound.watermark.verdict import Spelled, Verdict
 from keybound.watermark.watermarker import MarkWarning, Watermarker
 
 __version__: str
@@ -37,6 +39,7 @@ __all__ = [
     "Detection",
     "EmbedOptions",
     "Grader",
+    "Identified",
     "Key",
     "KeyBoundError",
     "KeyFileError",
@@ -48,13 +51,16 @@ __all__ = [
     "NotGenuineError",
     "Origin",
     "Party",
+    "Reading",
     "RecipeError",
     "RecordError",
+    "RecordedStream",
     "Registry",
     "RegistryError",
     "SealSearch",
     "Sealed",
     "Span",
+    "Spelled",
     "StreamDetector",
     "StreamEmbedder",
     "Verdict",
@@ -62,6 +68,7 @@ __all__ = [
     "detect",
     "embed",
     "embed_with_position",
-    "position_nonce",
+    "identify",
+    "read_public",
     "verify",
 ]

@@ -1,8 +1,6 @@
-"""Rolling codes in a corpus, and what the records of a party say of each recording."""
+"""Identifiers in a corpus, and what the records of a party say of each recording."""
 
 import json
-import sqlite3
-from array import array
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +12,9 @@ from made_corpus import RATE, done, rows, times
 
 from keybound.audio import recordings
 from keybound.batch import corpus, journal, manifest, worker
-from keybound.batch.origins import candidates
+from keybound.batch.job import Claimant, Job, Task
 from keybound.crypto.keys import Key
 from keybound.provenance.registry import Registry
-from keybound.seal.search import NOTHING, Sealed
 from keybound.watermark.options import DetectOptions
 from keybound.watermark.watermarker import Watermarker
 
@@ -26,18 +23,18 @@ Samples = np.ndarray[Any, Any]
 
 DATA = Path(__file__).parents[1] / "data"
 SECRET, PAYLOAD = bytes(range(32)), 0x5EED  # of alice
-MARKING = ("batch", "embed", "in", "--out", "out", "--party", "alice", "--jobs", 1, "--rolling")
-MARKING += ("--results", "e.parquet")
+MARKING = ("batch", "embed", "in", "--out", "out", "--party", "alice", "--jobs", 1)
+MARKING += ("--results", "e.parquet", "--excerpt", "1")
 VERIFYING = ("batch", "verify", "heard", "--party", "alice", "--jobs", 1, "--results", "v.parquet")
 
 
 @pytest.fixture(scope="session")
 def hosts() -> dict[str, Samples]:
-    """Six seconds of each of two voices."""
+    """Ten seconds of each of two voices."""
     names = ("flite-rms", "espeak-ng-gb")
     read = {name: recordings.read(DATA / f"{name}.flac") for name in names}
     once = {n: recordings.resample(r.samples[:, 0], r.sample_rate, RATE) for n, r in read.items()}
-    return {name: np.resize(samples, 6 * RATE) for name, samples in once.items()}
+    return {name: np.resize(samples, 10 * RATE) for name, samples in once.items()}
 
 
 @pytest.fixture
@@ -58,7 +55,7 @@ def noisy(samples: Samples) -> Samples:
 
 
 def replayed(marker: Watermarker, marked: Samples, onto: Samples) -> Samples:
-    """Read a rolling code with the public networks and write it on other audio."""
+    """Read the codes with the public networks and write them on other audio."""
     logits = marker.detect(marked, RATE).frame_logits
     seconds = [logits[50 * s : 50 * s + 50].mean(axis=0) > 0 for s in range(len(marked) // RATE)]
     read = np.stack(seconds).astype(np.uint8)
@@ -86,40 +83,50 @@ def test_records_say_what_is_sealed_and_what_was_copied(
     copies(marker, hosts, marked["flite-rms"])
     outcome = run(*VERIFYING)
     assert outcome.code == 0, outcome.err
-    assert "1 sealed, 2 attributed, 2 on other audio; results in v.parquet" in outcome.out
+    assert "1 sealed, 1 attributed, 2 on other audio; results in v.parquet" in outcome.out
     found = {Path(row["path"]).stem: row for row in rows("v.parquet")}
     told = {name: (row["grade"], row["origin"]) for name, row in found.items()}
     assert told == {
         "bare": ("none", None),
         "moved": ("attributed", "other"),
         "noisy": ("sealed", "same"),
-        "replayed": ("attributed", "other"),
+        "replayed": ("present", "other"),
     }
     assert found["noisy"]["record"] == marked["flite-rms"]["record"]
-    assert found["noisy"]["position"] == marked["flite-rms"]["position"]
-    assert found["noisy"]["roll_p"] < 1e-6 < found["noisy"]["seal_p"]  # the record was needed
+    for name in ("noisy", "replayed"):
+        assert found[name]["identifier"] == marked["flite-rms"]["identifier"]
+    assert found["noisy"]["seal_p"] > 1e-6  # the record was needed
     assert found["moved"]["seal_p"] < 1e-6
     for name in ("moved", "noisy", "replayed"):  # as it is of one recording
         alone = run("verify", f"heard/{name}.wav", "--party", "alice", "--json").json
         assert (alone["grade"], alone["origin"]["match"]) == told[name]
         assert alone["origin"]["record"] == found[name]["record"]
 
-    assert "sketch" not in (home / "v.parquet.journal").read_text()
     assert "done before: 4 of 4" in run(*VERIFYING).err
     every = run("batch", "verify", "heard", "--any", "--jobs", 1, "--results", "any.jsonl")
-    assert ", 1 sealed, 2 attributed, 2 on other audio" in every.out
+    assert ", 1 sealed, 1 attributed, 2 on other audio" in every.out
+    naming = run("batch", "identify", "heard", "--jobs", 1, "--results", "i.jsonl")
+    assert ", 1 sealed, 0 attributed, 1 on other audio" in naming.out
+    named = map(json.loads, (home / "i.jsonl").read_text().splitlines())
+    told = {Path(row["path"]).stem: (row["grade"], row["party"], row["record"]) for row in named}
+    record = marked["flite-rms"]["record"]
+    assert told["noisy"], told["replayed"] == (
+        ("sealed", "alice", record),
+        ("present", "alice", record),
+    )
+    assert (told["bare"], told["moved"]) == (("none", None, None), ("present", None, None))
     key = ("--key", "alice.key", "--payload", PAYLOAD, "--results", "key.jsonl", "--jobs", 1)
     run("batch", "verify", "heard/noisy*", *key)
     (row,) = map(json.loads, (home / "key.jsonl").read_text().splitlines())
-    assert (row["grade"], row["origin"], row["record"]) == ("attributed", "none", None)
+    assert (row["grade"], row["party"], row["record"]) == ("present", None, None)
 
 
 @pytest.mark.usefixtures("corpus_of_alice")
-def test_a_record_that_was_changed_fails_the_row(run: Run, home: Path) -> None:
+def test_a_record_that_was_changed_fails_the_row(
+    run: Run, change_records: Callable[[bytes, bytes], None]
+) -> None:
     assert run(*MARKING).code == 0
-    with sqlite3.connect(home / "registry.sqlite") as known:
-        known.execute("UPDATE record SET data = CAST(replace(data, 'alice', 'alicf') AS BLOB)")
-    known.close()
+    change_records(b"alice", b"alicf")
     outcome = run(*(arg if arg != "heard" else "out" for arg in VERIFYING))
     assert outcome.code == 2
     assert "2 failed, 0 left, 0 sealed, 0 attributed" in outcome.out
@@ -131,14 +138,15 @@ def test_what_workers_hear_travels_as_text(run: Run, home: Path) -> None:
     """Ray carries entries as JSON: so does this executor, which is all that it shares with Ray."""
     assert run(*MARKING).code == 0
 
-    def by_text(job: worker.Job, tasks: Iterable[worker.Task]) -> Iterator[tuple[str, journal.Row]]:
+    def by_text(job: Job, tasks: Iterable[Task]) -> Iterator[tuple[str, journal.Row]]:
         for task in tasks:
             yield task.name, json.loads(json.dumps(worker.Worker(job)(task)))
 
     items = manifest.read("out")
     ended: list[journal.Row] = []
     with Registry(home / "registry.sqlite") as known, journal.Journal(home / "j", {}) as book:
-        job = worker.Job("verify", None, corpus.everyone(known, 16)[0])
+        place = str(home / "registry.sqlite")
+        job = Job("verify", None, corpus.everyone(known, 16)[0], registry=place)
         planned = corpus.plan(job, items, [None] * len(items), book, force=False)
         corpus.run(job, planned, book, by_text, ended.append, known)
         count = corpus.conclude(planned, items, book, home / "r.jsonl")
@@ -147,19 +155,19 @@ def test_what_workers_hear_travels_as_text(run: Run, home: Path) -> None:
 
 
 @pytest.mark.usefixtures("corpus_of_alice")
-def test_an_output_that_a_kill_left_is_taken_if_its_code_rolls(
+def test_an_output_that_a_kill_left_is_taken_if_it_has_the_identifier(
     run: Run, home: Path, hosts: dict[str, Samples], marker: Watermarker
 ) -> None:
     assert run(*MARKING).code == 0
     assert "done before: 2 of 2" in run(*MARKING).err
-    fixed = run(*(arg for arg in MARKING if arg != "--rolling"))
+    fixed = run(*(arg if arg != "1" else "3" for arg in MARKING))
     assert fixed.code == 2  # another choice is other work
     assert "exist already" in fixed.err
     book = home / "e.parquet.journal"
     noted = {Path(row["output"]).stem: row for row in rows("e.parquet")}
     lines = [line for line in book.read_text().splitlines(True) if '"done"' not in line]
     book.write_text("".join(lines))
-    # One of the two has since been marked for the same party, by a code that does not roll.
+    # One of the two has since been marked for the same party, without an identifier.
     secret: Any = {"key": Key(SECRET), "payload": PAYLOAD}
     secret["position"] = noted["flite-rms"]["position"]
     sf.write(
@@ -181,47 +189,30 @@ def test_an_output_that_a_kill_left_is_taken_if_its_code_rolls(
 
 def test_the_names_of_tasks_cover_what_decides_their_results() -> None:
     """Journals of runs that would give another result are not taken up again."""
-    one = worker.Claimant("alice", "k", "ab" * 8, 1, 2)
-    seen = worker.Claimant("alice", "k", "ab" * 8, 1, 2, next_position=7, recorded=True)
+    one = Claimant("alice", "k", "ab" * 8, 1, 2)
+    seen = Claimant("alice", "k", "ab" * 8, 1, 2, recorded=True)
     item = manifest.Item("a.wav", "/a.wav", "/b.wav")
 
-    def name(verb: str, who: worker.Claimant, **how: Any) -> str:
-        return corpus.digest(worker.Job(verb, None, (who,), **how), item, who, "m")
+    def name(verb: str, who: Claimant, **how: Any) -> str:
+        return corpus.digest(Job(verb, None, (who,), **how), item, who, "m")
 
     assert name("embed", one) == name("embed", seen) == "3a9821c1e0a0f8091332a9f3"
-    marking = [{}, {"rolling": True}, {"excerpt": 1.0}]
-    assert len({name("embed", one, **how) for how in marking}) == 3
+    assert name("embed", one) != name("embed", one, excerpt=1.0)
     reading = [{}, {"how": DetectOptions(1e-4)}, {"how": DetectOptions(speed=0.1)}]
     assert len({name("verify", one, **how) for how in reading}) == 3
     assert name("verify", seen) != name("verify", one)  # then nothing was compared
 
 
-def test_records_are_found_by_position_and_a_bounded_number_is_compared() -> None:
-    sealed = Sealed(1e-9, 9.0, 3, 0.0, 1.0, 1)
-    few = {3: array("q", [5, 9]), None: array("q", [2])}
-    many = few | {4: array("q", range(10, 1000))}
-    assert candidates(few, sealed) == candidates(many, sealed) == array("q", [5, 9])
-    assert candidates(few, NOTHING) == [2, 5, 9]
-    assert candidates(many, NOTHING) is None
-    assert candidates({}, sealed) == []
-
-
 # Whose it is, among many
 
 
-def test_all_of_many_parties_are_searched(
-    run: Run, home: Path, hosts: dict[str, Samples], marker: Watermarker
-) -> None:
-    """A code that rolls agrees with no payload: its seal is looked for of more than twenty too."""
-    (home / "heard").mkdir()
-    secret: Any = {"key": Key(SECRET), "payload": PAYLOAD, "position": 7, "rolling": True}
-    rolled = marker.embed(hosts["flite-rms"], RATE, **secret, check=False)
-    sf.write("heard/rolled.wav", rolled[: 4 * RATE], RATE)
+@pytest.mark.usefixtures("corpus_of_alice")
+def test_an_identifier_tells_whose_it_is_among_many(run: Run, home: Path) -> None:
     for number in range(21):
         Key(bytes([number]) * 32).write(home / f"{number}.key")
         run("party", "add", f"{number}", "--key", f"{number}.key", "--payload", number)
-    run("party", "add", "alice", "--key", "alice.key", "--payload", PAYLOAD)
-    outcome = run("batch", "verify", "heard", "--any", "--jobs", 1, "--results", "v.jsonl")
+    assert run(*MARKING).code == 0
+    outcome = run("batch", "verify", "out/flite*", "--any", "--jobs", 1, "--results", "v.jsonl")
     assert outcome.code == 0, outcome.err
     (row,) = map(json.loads, (home / "v.jsonl").read_text().splitlines())
     assert (row["party"], row["grade"], row["tries"]) == ("alice", "sealed", 22)
@@ -250,11 +241,14 @@ def test_a_party_without_its_key_keeps_no_other_from_a_batch(
 
 
 @pytest.mark.usefixtures("corpus_of_alice")
-def test_records_say_which_mask_in_a_batch_too(run: Run) -> None:
-    for how in (("--nonce", "0102"), ("--nonce-from-position",)):
-        name = f"heard/{how[0]}.wav"
-        assert run("embed", "in/flite-rms.wav", name, "--party", "alice", *how).code == 0
-    assert run(*VERIFYING).code == 0
+def test_short_recordings_are_found_by_their_audio(run: Run, hosts: dict[str, Samples]) -> None:
+    sf.write("in/short.wav", hosts["flite-rms"][: 3 * RATE], RATE)
+    assert run(*MARKING).code == 0
+    made = {Path(row["path"]).stem: row for row in rows("e.parquet")}
+    assert (made["short"]["identifier"], made["short"]["grade"]) == (None, "sealed")
+    assert len(made["flite-rms"]["identifier"]) == 10
+    outcome = run(*(arg if arg != "heard" else "out" for arg in VERIFYING))
+    assert outcome.code == 0, outcome.err
     for row in rows("v.parquet"):
         assert (row["grade"], row["origin"], row["distance"]) == ("sealed", "same", 0)
         assert row["rule_holds"]

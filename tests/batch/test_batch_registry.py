@@ -19,6 +19,7 @@ from made_corpus import RATE, WHOSE, done, fill, hidden
 from keybound.batch import corpus
 from keybound.crypto.keys import Key
 from keybound.provenance import database
+from keybound.provenance.declared import Declared
 from keybound.provenance.registry import Registry
 
 Run = Callable[..., Any]  # to the outcome of `run` in conftest
@@ -176,3 +177,15 @@ def test_with_the_registry_locked_rows_fail_and_a_later_run_does_them(
     assert run(*MARKING, "--jobs", "1").code == 0
     check_records(home)
     other.close()
+
+
+@pytest.mark.usefixtures("alice")
+def test_records_of_a_batch_say_what_the_provider_declares(run: Run, home: Path) -> None:
+    run("registry", "provider", "--provider", "Example Ltd", "--system", "Voice")
+    more = ("--system-version", "3", "--field", "lang=en", "--no-fingerprint")
+    assert run(*MARKING, "--jobs", "2", *more).code == 0
+    with Registry(home / "registry.sqlite") as known:
+        kept = [entry.stamped.record for entry in known.records()]
+    want = Declared("Example Ltd", "Voice", "3", None, {"lang": "en"})
+    assert [one.declared for one in kept] == [want] * 4
+    assert {one.fingerprint.columns for one in kept} == {0}

@@ -156,12 +156,13 @@ def test_names_that_are_not_utf8_simply_work(tmp_path: Path, host: Path) -> None
 
 
 DAMAGE = {
-    "text that is not UTF-8": "UPDATE party SET key_file = CAST(x'ff' AS TEXT)",
+    "text that is not UTF-8": "UPDATE party_key SET key_file = CAST(x'ff' AS TEXT)",
     "a name that is not UTF-8": "UPDATE party SET name = CAST(x'ff41' AS TEXT)",
-    "a path that cannot be": "UPDATE party SET key_file = 'a' || char(0) || 'b'",
+    "a path that cannot be": "UPDATE party_key SET key_file = 'a' || char(0) || 'b'",
     "a count that is no number": "UPDATE stream SET next = 'x'",
     "a payload that is no number": "UPDATE party SET payload = 'zz'",
     "a table that is gone": "DROP TABLE record",
+    "a key id that is none": "UPDATE party_key SET key_id = 'x'",
     "a record that is not JSON": "UPDATE record SET data = CAST(x'ff' AS TEXT)",
     "a record of the wrong kind": "UPDATE record SET data = CAST('[1]' AS BLOB)",
 }

@@ -33,7 +33,7 @@ def test_the_path_of_a_party(
     assert made.err == "keybound: sealed at position 0\nkeybound: record 1\n"
     again = run("embed", host, "again.wav", "--party", "alice")
     assert again.err == "keybound: sealed at position 1\nkeybound: record 2\n"
-    said = r"marked, payload agrees in 1\d of 16 bits, sealed evidence p < 1e-\d+"
+    said = r"marked, code agrees in 1\d of 16 bits, sealed evidence p < 1e-\d+"
     assert re.fullmatch(f"{said}\n", made.out)
     verified = run("verify", "out.wav", "--party", "alice")
     assert verified.code == 0
@@ -54,7 +54,7 @@ def test_a_key_from_standard_input(run: Run, key: Path, host: Path) -> None:
     other = Key(bytes(32)).to_text().encode()
     wrong = run("verify", "out.wav", *whose, stdin=other)
     assert wrong.code == 1
-    assert wrong.out.startswith("marked, but not by this key and payload: payload agrees in ")
+    assert wrong.out.startswith("marked, but not by this key and payload: code agrees in ")
 
 
 def test_a_file_may_be_marked_without_reading_it_back(run: Run, key: Path, host: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_file_may_be_marked_without_reading_it_back(run: Run, key: Path, host:
     made = run("embed", host, "out.wav", *whose, "--no-check", "--json")
     assert made.code == 0
     facts = {"output": "out.wav", "clipped": 0, "position": 9, "position_recurs": False}
-    assert made.json == facts | {"not_carried": []}
+    assert made.json == facts | {"not_carried": [], "identifier": None}
     assert run("embed", host, "both.wav", *whose).code == 0
     assert Path("out.wav").read_bytes() == Path("both.wav").read_bytes()
 
@@ -98,15 +98,6 @@ def test_a_seal_is_found_at_another_speed(run: Run, key: Path, host: Path) -> No
     sealed = (*whose, "--position", "5", "--require", "sealed")
     assert run("verify", "fast.wav", *sealed).code == 1
     assert run("verify", "fast.wav", *sealed, "--speed", "3").code == 0
-
-
-def test_a_rolling_code_is_seen_by_verify(run: Run, refused: Run, key: Path, host: Path) -> None:
-    whose = ("--key", key, "--payload", "0x5eed")
-    assert run("embed", host, "out.wav", *whose, "--rolling", "--position", "7").code == 0
-    known = run("verify", "out.wav", *whose, "--position", "7", "--json")
-    assert (known.code, known.json["grade"], known.json["distance"]) == (0, "sealed", 0)
-    both = refused("embed", host, "two.wav", *whose, "--rolling", "--no-seal")
-    assert "--no-seal excludes" in both.err
 
 
 # Recordings and outputs
@@ -214,3 +205,28 @@ def test_a_mark_for_longer_excerpts_is_quieter(run: Run, key: Path, host: Path) 
     assert run("embed", host, "usual.wav", *whose).code == 0
     assert Path("usual.wav").read_bytes() == Path("3.wav").read_bytes()
     assert run("embed", host, "none.wav", *whose, "--excerpt", "0").code == 2
+
+
+def test_the_record_says_what_the_provider_declares(
+    run: Run, key: Path, host: Path, refused: Run
+) -> None:
+    run("party", "add", "alice", "--key", key, "--payload", "0x5eed")
+    run("registry", "provider", "--provider", "Example Ltd", "--system", "Voice", "--field", "a=1")
+    more = ("--system-version", "3.1", "--system", "Choir", "--field", "b=x=y", "--no-fingerprint")
+    whose = ("--party", "alice", "--no-check")
+    assert run("embed", host, "a.wav", *whose, *more).code == 0
+    assert run("embed", host, "b.wav", *whose).code == 0
+    one, two = (run("record", "show", number, "--json").json["record"] for number in (1, 2))
+    assert (one["provider"], one["system"], one["system_version"]) == (
+        "Example Ltd",
+        "Choir",
+        "3.1",
+    )
+    assert (one["fields"], one["columns"], one["fingerprint"]) == ({"a": "1", "b": "x=y"}, 0, "")
+    assert (two["system"], two["system_version"], two["fields"]) == ("Voice", None, {"a": "1"})
+    assert two["columns"] > 0
+    found = run("verify", "a.wav", "--party", "alice", "--json").json
+    assert found["origin"]["match"] == "unclear"
+    assert found["grade"] == "sealed"
+    lone = ("--key", key, "--payload", "1", "--provider", "Example Ltd")
+    assert "only with --party" in refused("embed", host, "c.wav", *lone).err

@@ -1,4 +1,4 @@
-"""Identifiers of real speech: read back whole, cut and attacked, under the right key alone."""
+"""Identifiers of real speech: read back whole, cut, joined and attacked, under the right key."""
 
 import re
 from functools import partial
@@ -12,26 +12,35 @@ from numpy.typing import NDArray
 from keybound.attacks import attack
 from keybound.crypto.keys import Key
 from keybound.errors import CodeError
-from keybound.identity import frame, identifier
+from keybound.identity import identifier, reading
+from keybound.identity.frame import KEYED, PUBLIC
+from keybound.identity.identifier import Identifier
 from keybound.identity.permutation import Permutation
 from keybound.watermark.watermarker import Watermarker
 
 Samples = NDArray[Any]
 RATE = 16_000
 KEYS = [Permutation(Key(bytes([n]) * 32)) for n in range(3)]
-SERIAL = 0x5EED_5EED_5E
+SERIAL, ISSUER = 0x5EED_5EED_5E, 0x1234
+SPEC = Path(__file__).parents[2] / "docs" / "spec.md"
+
+
+def mark(marker: Watermarker, host: Samples, own: Identifier) -> Samples:
+    codes = partial(own.of_blocks, block_s=marker.card.hop / marker.card.rate)
+    made: Samples = host + marker.networks.carrier(host, codes)
+    return made
 
 
 @pytest.fixture(scope="module")
-def marked(marker: Watermarker, clips: dict[str, Samples]) -> Samples:
+def host(clips: dict[str, Samples]) -> Samples:
+    """Return 14 s of speech."""
+    return np.resize(np.concatenate(list(clips.values())), 14 * RATE).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def marked(marker: Watermarker, host: Samples) -> Samples:
     """Return 14 s of speech whose seconds spell a serial under the second key."""
-    host = np.concatenate(list(clips.values()))
-    host = np.resize(host, 14 * RATE).astype(np.float32)
-    block = identifier.block_of(SERIAL, KEYS[1])
-    card = marker.card
-    codes = partial(identifier.of_blocks, block, block_s=card.hop / card.rate)
-    made: Samples = host + marker.networks.carrier(host, codes)
-    return made
+    return mark(marker, host, identifier.keyed(SERIAL, KEYS[1]))
 
 
 @pytest.mark.parametrize(("start", "seconds"), [(0.0, 6.0), (0.0, 14.0), (2.37, 8.0), (5.9, 8.0)])
@@ -39,42 +48,85 @@ def test_a_recording_and_an_excerpt_are_read(
     marker: Watermarker, marked: Samples, start: float, seconds: float
 ) -> None:
     piece = marked[round(start * RATE) : round((start + seconds) * RATE)]
-    best, *others = identifier.read(marker.detect(piece, RATE), KEYS)
-    assert (best.serial, best.key, others) == (SERIAL, 1, [])
+    found = marker.detect(piece, RATE)
+    best, *others = reading.read(found, KEYS)
+    assert (best.serial, best.key, best.issuer, others) == (SERIAL, 1, None, [])
     assert best.start_s == pytest.approx(start, abs=0.15)
     assert best.fit > 0.9
+    assert best.tries == reading.TRIES
+    own = identifier.keyed(SERIAL, KEYS[1])
+    assert best.identifier == own
+    assert reading.differing(found, own, best.start_s).sum() == 0
+    assert reading.differing(found, own, best.start_s + 1).sum() > 2
+
+
+def test_a_public_identifier_needs_no_key(marker: Watermarker, host: Samples) -> None:
+    made = mark(marker, host, identifier.public(SERIAL, ISSUER))
+    (best,) = reading.read_public(marker.detect(made[RATE:], RATE))
+    assert (best.serial, best.issuer, best.key) == (SERIAL, ISSUER, None)
+    assert best.start_s == pytest.approx(1.0, abs=0.15)
+    assert reading.read(marker.detect(made, RATE), KEYS) == []
+
+
+def test_recordings_that_were_joined_are_read_one_by_one(
+    marker: Watermarker, host: Samples, marked: Samples
+) -> None:
+    other = mark(marker, host[::-1].copy(), identifier.keyed(7, KEYS[0]))
+    joined = np.concatenate([marked[: 9 * RATE], host[: 3 * RATE], other[: 10 * RATE]])
+    read = {one.serial: one for one in reading.read(marker.detect(joined, RATE), KEYS)}
+    assert set(read) == {SERIAL, 7}
+    (first,), (second,) = read[SERIAL].spans, read[7].spans
+    assert (first.start_s, first.end_s) == (pytest.approx(0, abs=1.5), pytest.approx(9, abs=1.5))
+    assert (second.start_s, second.end_s) == (
+        pytest.approx(12, abs=1.5),
+        pytest.approx(22, abs=1.5),
+    )
+    assert read[7].start_s == pytest.approx(20.0, abs=0.15)  # 32 s less 12
 
 
 @pytest.mark.parametrize("name", ["mp3", "noise-20", "griffin-lim", "resample"])
 def test_an_attacked_recording_is_read(marker: Watermarker, marked: Samples, name: str) -> None:
     hit = attack(name)
     heard = hit.apply(marked[: 10 * RATE], RATE, hit.draw(np.random.default_rng(0), None))
-    assert identifier.read(marker.detect(heard, RATE), KEYS)[0].serial == SERIAL
+    assert reading.read(marker.detect(heard, RATE), KEYS)[0].serial == SERIAL
 
 
 def test_without_its_key_nothing_is_read(marker: Watermarker, marked: Samples) -> None:
     found = marker.detect(marked, RATE)
-    assert identifier.read(found, [KEYS[0], KEYS[2]]) == []
-    assert identifier.read(found, []) == []
+    assert reading.read(found, [KEYS[0], KEYS[2]]) == []
+    assert reading.read(found, []) == []
+    assert reading.read_public(found) == []
 
 
 def test_unmarked_speech_spells_nothing(marker: Watermarker, clips: dict[str, Samples]) -> None:
-    host = np.concatenate(list(clips.values()))
-    assert identifier.read(marker.detect(host, RATE), KEYS) == []
+    found = marker.detect(np.concatenate(list(clips.values())), RATE)
+    assert reading.read(found, KEYS) == reading.read_public(found) == []
 
 
-def test_the_vectors_of_the_specification() -> None:
-    spec = (Path(__file__).parents[2] / "docs" / "spec.md").read_text().partition("## 12.")[2]
-    told = dict(
-        re.findall(r"^\| (serial|block|codes|`G\[0\]`)[^|]*\| (.+) \|$", spec, re.MULTILINE)
+def test_a_block_of_samples_has_the_code_of_its_second() -> None:
+    own = identifier.keyed(SERIAL, KEYS[0])
+    blocks = np.array([-3, 0, 49, 50, 149, 150])
+    np.testing.assert_array_equal(own.of_blocks(blocks, 0.02), own.codes(0, 4)[[0, 0, 0, 1, 2, 3]])
+
+
+@pytest.mark.parametrize("frame", [KEYED, PUBLIC])
+def test_the_vectors_of_the_specification(frame: Any) -> None:
+    columns = re.findall(
+        r"^\| (serial|issuer|block|codes|`G\[0\]`)[^|]*\| ([^|]+) \| ([^|]+) \|$",
+        SPEC.read_text().partition("## 11.")[2],
+        re.MULTILINE,
     )
+    told = {name: both[frame is PUBLIC] for name, *both in columns}
     serial, block, first = (
         int(told[name].strip("`"), 16) for name in ("serial", "block", "`G[0]`")
     )
-    assert identifier.block_of(serial, Permutation(Key(bytes(range(32))))) == block
-    codes = ["".join(map(str, row)) for row in frame.codes(block, 0, 3)]
+    own = identifier.keyed(serial, Key(bytes(range(32))))
+    if frame is PUBLIC:
+        own = identifier.public(serial, int(told["issuer"].strip("`"), 16))
+    assert own.block == block
+    codes = ["".join(map(str, row)) for row in own.codes(0, 3)]
     assert [f"`{int(code, 2):04x}`" for code in codes] == told["codes"].split(", ")
-    assert first == frame.sums()[0]
+    assert first == frame.sums[0]
 
 
 def test_serials_are_drawn_and_others_refused() -> None:
@@ -83,4 +135,6 @@ def test_serials_are_drawn_and_others_refused() -> None:
     assert max(drawn) < 2**40
     for wrong in (-1, 2**40):
         with pytest.raises(CodeError, match="does not exist"):
-            identifier.block_of(wrong, KEYS[0])
+            identifier.keyed(wrong, KEYS[0])
+    with pytest.raises(CodeError, match="issuer 65536 does not exist"):
+        identifier.public(1, 2**16)

@@ -9,6 +9,7 @@ from keybound.errors import CodeError
 from keybound.identity.permutation import Permutation
 
 FIRST, SECOND = (Permutation(Key(bytes([n]) * 32)) for n in (1, 2))
+WIDE = Permutation(Key(bytes([1]) * 32), 96, "test")
 blocks = st.integers(0, 2**64 - 1)
 
 
@@ -16,6 +17,12 @@ blocks = st.integers(0, 2**64 - 1)
 def test_what_is_encrypted_is_decrypted(block: int) -> None:
     assert FIRST.decrypt(FIRST.encrypt(block)) == FIRST.encrypt(FIRST.decrypt(block)) == block
     assert FIRST.encrypt(block) != SECOND.encrypt(block)
+
+
+@given(st.integers(0, 2**96 - 1))
+def test_wide_blocks_too(block: int) -> None:
+    assert WIDE.decrypt(WIDE.encrypt(block)) == WIDE.encrypt(WIDE.decrypt(block)) == block
+    assert 0 <= WIDE.encrypt(block) < 2**96
 
 
 @given(blocks, st.integers(0, 63))

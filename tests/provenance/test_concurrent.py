@@ -1,6 +1,7 @@
 """Many processes over connections of their own mark at once while some are killed."""
 
 import hashlib
+import json
 import os
 import random
 import signal
@@ -34,11 +35,15 @@ with Registry(place) as known:
         if path.exists():
             continue
         task = f"task {{folder.name}} {{number}}"
-        position = known.reserve_for(KEY.id, [task])[task] if number % 2 else known.reserve(KEY.id)
+        if number % 2:
+            position, serial = known.reserve_for(KEY.id, [task])[task]
+        else:
+            position, serial = known.reserve(KEY.id), known.draw_serial()
         with output.staged(path) as part:
             part.path.write_bytes(f"{{task}} at {{position}}".encode())
             sha256 = hashlib.sha256(part.path.read_bytes()).hexdigest()
-            record = replace(RECORD, position=position, sha256=sha256)
+            own = {{"serial": serial, "registry_key": KEY.id, "sha256": sha256}}
+            record = replace(RECORD, position=position, **own)
             known.appear(records.stamp(record, KEY), part)
 """
 
@@ -89,9 +94,20 @@ def check_all(place: Path | str, root: Path, count: int, monkeypatch: pytest.Mon
     hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
     assert sorted(hashes) == sorted(record.sha256 or "" for record in kept)
     positions = [record.position for record in kept]
-    assert len(set(positions)) == count  # none twice
+    assert len(set(positions)) == len({record.serial for record in kept}) == count  # none twice
     assert max(one for one in positions if one is not None) < next_position
     assert (waiting, held) == ([], [])
+
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "registry_kills.py"
+
+
+def test_real_marking_by_many_processes_that_are_killed(place: Path | str) -> None:
+    how = ["--recordings", "9", "--processes", "3", "--kills", "3"]
+    done = subprocess.run([sys.executable, SCRIPT, str(place), *how], capture_output=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    assert (told["recordings"], told["not_marked"], told["files_without_record"]) == (9, 0, 0)
 
 
 def test_nothing_is_lost_or_given_twice_while_processes_are_killed(

@@ -12,7 +12,8 @@ from test_registry_file import KEY, RECORD, STAMPED
 from keybound import output, stages
 from keybound.errors import RegistryError
 from keybound.provenance import database, records
-from keybound.provenance.registry import Party, Registry
+from keybound.provenance.parties import Party
+from keybound.provenance.registry import Registry
 
 Run = Callable[..., Any]  # to the outcome of `run` in conftest
 
@@ -36,8 +37,8 @@ def test_databases_of_other_programs_are_refused(address: str) -> None:
 
 def test_another_schema_is_refused(address: str) -> None:
     Registry(address).close()
-    server(address, "UPDATE keybound_registry SET version = 7")
-    with pytest.raises(RegistryError, match="has schema 7, and this program reads schema 6"):
+    server(address, "UPDATE keybound_registry SET version = 8")
+    with pytest.raises(RegistryError, match="has schema 8, and this program reads schema 7"):
         Registry(address)
 
 
@@ -188,7 +189,8 @@ def test_equal_tasks_of_two_machines_have_positions_of_their_own(
         monkeypatch.setenv("KEYBOUND_MACHINE", machine)
         with Registry(place) as known:
             given.append(known.reserve_for(KEY.id, ["/data/a.wav"])["/data/a.wav"])
-    assert given == [0, 1, 0]
+    assert [one.position for one in given] == [0, 1, 0]
+    assert given[0] == given[2]
 
 
 def test_a_machine_has_a_name_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

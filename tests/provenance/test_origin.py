@@ -12,9 +12,9 @@ from keybound.crypto.keys import Key
 from keybound.errors import RecordError
 from keybound.provenance import fingerprint, origin, records
 from keybound.provenance.fingerprint import Fingerprint
-from keybound.provenance.origin import UNTRACED, Origin, trace
+from keybound.provenance.origin import Origin
 from keybound.provenance.records import Entry
-from keybound.seal.search import NOTHING, Sealed
+from keybound.seal.search import Sealed
 from keybound.types import Levels
 from keybound.watermark import channels
 from keybound.watermark.verdict import Verdict
@@ -52,57 +52,40 @@ RMS, GB = (fingerprint.take(heard(name)) for name in ("flite-rms", "espeak-ng-gb
 BLANK = Fingerprint(0, b"")
 
 
-def test_the_record_of_the_seals_position_is_compared() -> None:
-    entries = [entry(1, GB, 7), entry(2, RMS, 8)]
-    copied = trace(heard("flite-rms"), SEALED, entries, key=KEY)
-    assert (copied.match, copied.record, copied.compared) == ("other", 1, 1)
-    assert copied.created == "2026-03-01T12:00:00Z"
-    own = trace(heard("flite-rms"), replace(SEALED, position=8), entries, key=KEY)
-    assert (own.match, own.record, own.compared) == ("same", 2, 1)
+def compared(levels: Levels, entries: list[Entry], key: Key = KEY, tries: int = 1) -> Origin:
+    return origin.compare(levels, entries, key=key, tries=tries).origin
 
 
-def test_a_position_that_was_used_twice_has_two_records() -> None:
-    entries = [entry(1, GB), entry(2, RMS), entry(3, BLANK)]
-    found = trace(heard("flite-rms"), SEALED, entries, key=KEY)
+def test_the_nearest_of_several_records_is_named() -> None:
+    found = compared(heard("flite-rms"), [entry(1, GB), entry(2, RMS), entry(3, BLANK)])
     assert (found.match, found.record, found.compared) == ("same", 2, 3)
-
-
-def test_without_a_seal_all_are_compared() -> None:
-    entries = [entry(1, GB, 7), entry(2, RMS, None)]
-    found = trace(heard("flite-rms"), NOTHING, entries, key=KEY)
-    assert (found.match, found.record, found.compared) == ("same", 2, 2)
-    found = trace(heard("flite-rms"), NOTHING, entries[:1], key=KEY)
-    assert (found.match, found.record) == ("other", 1)
-
-
-def test_no_record_counts_against_a_seal_without_one() -> None:
-    """What was marked before there were records, or elsewhere, was not copied for that."""
-    assert trace(heard("flite-rms"), SEALED, [entry(1, GB, 8)], key=KEY) == UNTRACED
-    assert trace(heard("flite-rms"), SEALED, [entry(1, RMS, 8)], key=KEY).match == "same"
-    assert trace(heard("flite-rms"), SEALED, [], key=KEY) == UNTRACED
+    assert found.created == "2026-03-01T12:00:00Z"
+    found = compared(heard("flite-rms"), [entry(1, GB)])
+    assert (found.match, found.record, found.compared) == ("other", 1, 1)
+    assert compared(heard("flite-rms"), []) == Origin()
 
 
 def test_what_cannot_be_told_is_unclear(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert trace(heard("flite-rms"), SEALED, [entry(1, BLANK)], key=KEY).match == "unclear"
-    assert trace(heard("flite-rms", 0.6), SEALED, [entry(1, GB)], key=KEY).match == "unclear"
+    assert compared(heard("flite-rms"), [entry(1, BLANK)]).match == "unclear"
+    assert compared(heard("flite-rms", 0.6), [entry(1, GB)]).match == "unclear"
     # Among very many, a copy at another speed is not looked for: then nothing is called other.
     monkeypatch.setattr(origin, "MOST_AT_SPEEDS", 1)
     two = [entry(1, GB), entry(2, GB)]
-    assert trace(heard("flite-rms"), SEALED, two, key=KEY).match == "unclear"
-    assert trace(heard("espeak-ng-gb"), SEALED, two, key=KEY).match == "same"
+    assert compared(heard("flite-rms"), two).match == "unclear"
+    assert compared(heard("espeak-ng-gb"), two).match == "same"
 
 
 def test_chance_is_shared_by_records_and_parties() -> None:
-    one = trace(heard("flite-rms"), NOTHING, [entry(1, GB)], key=KEY)
-    both = trace(heard("flite-rms"), NOTHING, [entry(1, GB)] * 2, key=KEY, tries=3)
+    one = compared(heard("flite-rms"), [entry(1, GB)])
+    both = compared(heard("flite-rms"), [entry(1, GB)] * 2, tries=3)
     assert both.p == pytest.approx(min(1.0, 6 * one.p))
 
 
 def test_a_record_of_another_key_is_refused() -> None:
     with pytest.raises(RecordError, match="record 1: the record was changed"):
-        trace(heard("flite-rms"), SEALED, [entry(1, RMS)], key=Key(bytes(32)))
+        compared(heard("flite-rms"), [entry(1, RMS)], Key(bytes(32)))
     with pytest.raises(RecordError, match=r"^the record was changed"):
-        trace(heard("flite-rms"), SEALED, [entry(None, RMS)], key=Key(bytes(32)))
+        compared(heard("flite-rms"), [entry(None, RMS)], Key(bytes(32)))
 
 
 @pytest.mark.parametrize("match", origin.MATCHES)

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="kills and locks are 
 DIE = "import os, signal\ndie = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)\n"
 STEPS = {
     "reserved": "from keybound.watermark import files; files._write = die",
-    "marked": "from keybound.watermark import files; files.record = die",
+    "marked": "from keybound.watermark.reservation import Reservation; Reservation.stamped = die",
     "before the record waits": "from keybound.provenance import pending; pending.appear = die",
     "the record waits": "from keybound.provenance.database import Database as D\n"
     "begin = D.writing; D.writing = lambda *a, **k: die() if k else begin(*a)",

@@ -15,7 +15,9 @@ import soundfile as sf
 from keybound.crypto.keys import Key
 from keybound.crypto.keystream import POSITIONS
 from keybound.errors import CodeError, RegistryError
-from keybound.provenance.registry import Party, Registry
+from keybound.provenance.parties import Party
+from keybound.provenance.positions import Reserved
+from keybound.provenance.registry import Registry
 
 Run = Callable[..., Any]  # to the outcome of `run` in conftest
 
@@ -24,6 +26,11 @@ OTHER = Key(bytes(32)).id
 
 
 # In the registry
+
+
+def placed(given: dict[str, Reserved]) -> dict[str, int]:
+    """Give the positions of tasks."""
+    return {task: one.position for task, one in given.items()}
 
 
 def test_positions_belong_to_the_key(place: Path | str, party: Party) -> None:
@@ -63,12 +70,17 @@ def test_a_position_that_is_asked_for_is_given_once(place: Path | str) -> None:
 
 def test_tasks_keep_their_positions_until_they_end(place: Path | str) -> None:
     with Registry(place) as known:
-        assert known.reserve_for(KEY, ["a", "b"]) == {"a": 0, "b": 1}
+        first = known.reserve_for(KEY, ["a", "b"])
+        assert placed(first) == {"a": 0, "b": 1}
     with Registry(place) as known:
-        assert known.reserve_for(KEY, ["b", "c", "a"]) == {"b": 1, "c": 2, "a": 0}
+        again = known.reserve_for(KEY, ["b", "c", "a"])
+        assert placed(again) == {"b": 1, "c": 2, "a": 0}
+        assert {task: again[task] for task in first} == first  # serials too
         known.void(KEY, 1)
-        assert known.reserve_for(KEY, ["b"]) == {"b": 3}  # what failed is void
-        assert known.reserve_for(OTHER, ["a"]) == {"a": 0}
+        other = known.reserve_for(KEY, ["b"])
+        assert placed(other) == {"b": 3}  # what failed is void
+        assert placed(known.reserve_for(OTHER, ["a"])) == {"a": 0}
+        assert len({one.serial for one in (*again.values(), *other.values())}) == 4
         known.reserve(KEY, 9)
         known.void(KEY, 9)  # no task had it
         with pytest.raises(RegistryError, match="was given before"):
@@ -82,7 +94,8 @@ def test_many_at_once_never_get_the_same(place: Path | str) -> None:
         start.wait()
         with Registry(place) as known:
             mine = [known.reserve(KEY) for _ in range(5)]
-            return mine + list(known.reserve_for(KEY, [f"{number} {n}" for n in range(5)]).values())
+            tasks = [f"{number} {n}" for n in range(5)]
+            return mine + list(placed(known.reserve_for(KEY, tasks)).values())
 
     with ThreadPoolExecutor(8) as pool:
         given = [place for mine in pool.map(draw, range(8)) for place in mine]

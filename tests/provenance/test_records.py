@@ -20,6 +20,7 @@ from keybound.crypto.keys import Key
 from keybound.crypto.signing import SigningKey
 from keybound.errors import KeyBoundError, KeyFileError, RecordError
 from keybound.provenance import records
+from keybound.provenance.declared import Declared, canonical
 from keybound.provenance.fingerprint import Fingerprint
 from keybound.provenance.records import Record
 
@@ -39,23 +40,42 @@ RECORD = Record(
     rate=48000,
     sha256="ab" * 32,
     fingerprint=Fingerprint(3, bytes(range(6))),
+    serial=0x5EED5EED5E,
+    registry_key="a5" * 8,
+    declared=Declared(
+        "Example Ltd", "Example Voice", "3.1", "https://example.org/ask", {"take": 3, "lang": "en"}
+    ),
 )
 CANONICAL = (
     b'{"bits":16,"columns":3,"created":"2026-03-01T12:00:00.123456Z",'
-    b'"detector":"keybound 0.1.0","fingerprint":"AAECAwQF","key":"0f254a1c050bdb5a",'
-    b'"nonce":"636c69702d31","party":"alice","payload":"5eed","position":7,"rate":48000,'
-    b'"samples":4800,"sha256":"' + b"ab" * 32 + b'","version":1}'
+    b'"detector":"keybound 0.1.0","fields":{"lang":"en","take":3},"fingerprint":"AAECAwQF",'
+    b'"key":"0f254a1c050bdb5a","link":"https://example.org/ask","nonce":"636c69702d31",'
+    b'"party":"alice","payload":"5eed","position":7,"provider":"Example Ltd","public":false,'
+    b'"rate":48000,"registry_key":"a5a5a5a5a5a5a5a5","samples":4800,"serial":407709347166,'
+    b'"sha256":"' + b"ab" * 32 + b'","system":"Example Voice","system_version":"3.1","version":2}'
 )
-MAC = "dbf5e89c26815f928ed8b0c9b4f1f5a5d4129e658defa8d946ac8cb6efdb0713"
+MAC = "f8db22915b389f28b7d0d645d0a24c6025a788dd122172af24f866a26fac3e92"
 PUBLIC = "29acbae141bccaf0b22e1a94d34d0bc7361e526d0bfe12c89794bc9322966dd7"
 SIGNATURE = (
-    "4c15c3b769703b6ae09ab2152693c161f509bfcbbacdb61961cfb459153182d3"
-    "46cb8ff2397a21f3075bb9025e9cd52cb83bc3b57c679e0a9aade93cf8aa8506"
+    "0fbf087ac0547b681413d904b556faa6d426e427548a834742fe57885720163c"
+    "3438eeebb6c314fa16bb0146723eb8e75ed1b824f34ca8d6992b4722a7eaf100"
 )
 
+texts = st.text(st.characters(codec="utf-8"), max_size=8)
+free = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=6,
+)
 names = st.text(
     st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=20
 ).filter(lambda text: text.isprintable())
+
+
+identifiers = st.fixed_dictionaries(
+    {"serial": st.integers(0, 2**40 - 1), "registry_key": st.just("a5" * 8)},
+    optional={"public": st.booleans()},
+) | st.just({})
 
 
 @st.composite
@@ -78,6 +98,14 @@ def some(draw: st.DrawFn) -> Record:
             fingerprint=Fingerprint(
                 columns, draw(st.binary(min_size=2 * columns, max_size=2 * columns))
             ),
+            declared=Declared(
+                provider=draw(st.none() | names),
+                system=draw(st.none() | names),
+                system_version=draw(st.none() | names),
+                link=draw(st.none() | st.just("https://example.org/?a=b#c")),
+                fields=draw(st.dictionaries(texts, free, max_size=4)),
+            ),
+            **draw(identifiers),
         )
     except RecordError:
         assume(False)  # a name that is not in form NFC
@@ -113,7 +141,7 @@ def test_what_is_written_is_read(record: Record) -> None:
 def test_the_form_does_not_depend_on_who_writes_json(record: Record) -> None:
     loaded = json.loads(record.to_bytes())
     shuffled = dict(sorted(loaded.items(), reverse=True))
-    assert records._canonical(shuffled) == record.to_bytes()
+    assert canonical(shuffled) == record.to_bytes()
 
 
 @few
@@ -138,13 +166,20 @@ def test_every_byte_of_one_record_is_guarded() -> None:
     "change",
     [
         lambda text: text.replace(b'"bits":16', b'"bits":16.0'),
-        lambda text: text.replace(b'"version":1', b'"version":true'),
-        lambda text: text.replace(b'"version":1', b'"version":2'),
+        lambda text: text.replace(b'"version":2', b'"version":true'),
+        lambda text: text.replace(b'"version":2', b'"version":1'),
         lambda text: text.replace(b'"payload":"5eed"', b'"payload":"5EED"'),
         lambda text: text.replace(b'"payload":"5eed"', b'"payload":"15eed"'),
         lambda text: text.replace(b'"party":"alice"', b'"party":["a"]'),
         lambda text: text.replace(b'"party":"alice",', b""),
-        lambda text: text.replace(b'"rate"', b'"more":1,"rate"'),
+        lambda text: text.replace(b'"rate"', b'"ratd":1,"rate"'),
+        lambda text: text.replace(b'"serial":407709347166', b'"serial":true'),
+        lambda text: text.replace(b'"serial":407709347166', b'"serial":4.07709347166e11'),
+        lambda text: text.replace(b'"public":false', b'"public":0'),
+        lambda text: text.replace(b'"take":3', b'"take":3.0'),
+        lambda text: text.replace(b'"take":3', b'"take":3,"take":3'),
+        lambda text: text.replace(b'"lang":"en","take":3', b'"take":3,"lang":"en"'),
+        lambda text: text.replace(b'"lang":"en"', b'"lang":"\\u0065n"'),
         lambda text: text.replace(b'"rate":48000', b'"rate":48000,"rate":48000'),
         lambda text: text.replace(b'"columns":3', b'"columns":4'),
         lambda text: text.replace(b".123456Z", b".123Z"),
@@ -178,7 +213,13 @@ def test_other_forms_are_refused(change: Any) -> None:
         {"rate": 0},
         {"nonce": bytes(2000)},
         {"created": datetime(2026, 1, 1)},
-        {"version": 2},
+        {"serial": 1 << 40},
+        {"serial": -1},
+        {"serial": None},  # and still a registry's key
+        {"registry_key": None},
+        {"registry_key": "A5" * 8},
+        {"serial": None, "registry_key": None, "public": True},
+        {"version": 1},
     ],
 )
 def test_what_no_record_holds(change: dict[str, Any]) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from keybound.crypto.keys import Key
 from keybound.errors import CodeError, KeyFileError, RegistryError
-from keybound.provenance.registry import Party, Registry
+from keybound.provenance.parties import Party
+from keybound.provenance.registry import Registry
 
 KEY = Key(bytes(range(32)))
 NOON = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)

@@ -15,7 +15,8 @@ from keybound.crypto.keys import Key
 from keybound.errors import RegistryError
 from keybound.provenance import database, records, schema
 from keybound.provenance.fingerprint import Fingerprint
-from keybound.provenance.registry import Party, Registry, default_place
+from keybound.provenance.parties import Party
+from keybound.provenance.registry import Registry, default_place
 
 KEY = Key(bytes(range(32)))
 RECORD = records.Record(
@@ -111,14 +112,14 @@ def test_databases_of_other_programs_are_refused(tmp_path: Path, version: int) -
 def test_an_old_schema_is_refused(path: Path) -> None:
     Registry(path).close()
     statement(path, "PRAGMA user_version = 2")
-    with pytest.raises(RegistryError, match="has schema 2, and this program reads schema 6"):
+    with pytest.raises(RegistryError, match="has schema 2, and this program reads schema 7"):
         Registry(path)
 
 
 def test_a_newer_schema_is_refused(path: Path) -> None:
     Registry(path).close()
     statement(path, f"PRAGMA user_version = {schema.VERSION + 1}")
-    with pytest.raises(RegistryError, match="has schema 7, and this program reads schema 6"):
+    with pytest.raises(RegistryError, match="has schema 8, and this program reads schema 7"):
         Registry(path)
 
 

@@ -13,9 +13,13 @@ from numpy.typing import NDArray
 
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
+from keybound.identity import reading
+from keybound.identity.identifier import keyed
+from keybound.identity.permutation import Permutation
 from keybound.provenance import fingerprint, matching
 from keybound.seal.search import SealSearch
 from keybound.watermark import channels
+from keybound.watermark.options import EmbedOptions
 from keybound.watermark.watermarker import Watermarker
 
 Samples = NDArray[Any]
@@ -42,9 +46,14 @@ def fixed(marker: Watermarker, host: Samples) -> Samples:
     return marker.embed(host, RATE, **HOWS, check=False)
 
 
-@pytest.fixture(scope="module", params=["fixed", "rolling"])
-def sealed(request: pytest.FixtureRequest, marker: Watermarker, host: Samples) -> Samples:
-    return marker.embed(host, RATE, **HOWS, rolling=request.param == "rolling", check=False)
+CARRIED = keyed(99, OTHER)
+
+
+@pytest.fixture(scope="module")
+def spelled(marker: Watermarker, host: Samples) -> Samples:
+    """Return the host with a seal, and codes that spell an identifier."""
+    options = EmbedOptions(KEY, PAYLOAD, position=POSITION, identifier=CARRIED)
+    return marker._embed(host, RATE, options, check=False).samples
 
 
 ARRANGEMENTS = [
@@ -55,43 +64,41 @@ ARRANGEMENTS = [
 
 @pytest.mark.parametrize("name", ARRANGEMENTS)
 def test_the_mark_its_seal_and_its_record_are_found(
-    marker: Watermarker, sealed: Samples, voice: Samples, name: str
+    marker: Watermarker, fixed: Samples, voice: Samples, name: str
 ) -> None:
-    heard = arranged(name, sealed, voice)
+    heard = arranged(name, fixed, voice)
     found = marker.analyse(heard, RATE)
     assert found.detection.present
     search = SealSearch((POSITION,))
     verdict = marker.judge(found, key=KEY, payload=PAYLOAD, search=search)
     assert (verdict.grade, verdict.verified, verdict.distance) == ("sealed", True, 0)
-    known = fingerprint.take(channels.levels_of(sealed))
+    known = fingerprint.take(channels.levels_of(fixed))
     assert matching.match(known, found.levels).decision == "same"
     wrong = marker.judge(found, key=OTHER, payload=PAYLOAD, search=search)
-    assert min(wrong.seal.p, wrong.roll.p) > 1e-4
+    assert wrong.seal.p > 1e-4
 
 
 @pytest.mark.parametrize("name", ["flipped", "beside a louder voice", "one of six"])
-def test_a_rolling_code_is_read_in_the_view_that_holds_it(
-    marker: Watermarker, host: Samples, voice: Samples, name: str
+def test_an_identifier_is_read_in_the_view_that_holds_it(
+    marker: Watermarker, spelled: Samples, voice: Samples, name: str
 ) -> None:
-    rolled = marker.embed(host, RATE, **HOWS, rolling=True, check=False)
-    found = marker.analyse(arranged(name, rolled, voice), RATE)
-    verdict = marker.judge(found, key=KEY, payload=PAYLOAD, search=SealSearch((POSITION,)))
-    assert verdict.roll.holds
-    assert verdict.distance == 0
-    alone = marker.analyse(rolled, RATE)
-    mono = marker.judge(alone, key=KEY, payload=PAYLOAD, search=SealSearch((POSITION,)))
-    assert verdict.roll.tests == len(found.detection.views) * mono.roll.tests
+    found = marker.analyse(arranged(name, spelled, voice), RATE)
+    (one,) = reading.read(found.detection, [Permutation(OTHER)])
+    assert (one.serial, one.start_s) == (99, pytest.approx(0, abs=0.11))
+    assert one.tries == reading.TRIES * len(found.detection.views)
+    search = SealSearch((POSITION,))
+    own = marker.judge(found, key=KEY, payload=PAYLOAD, search=search, identifier=CARRIED)
+    assert (own.grade, own.distance, own.marks) == ("sealed", 0, len(found.detection.views))
 
 
-@pytest.mark.parametrize("rolling", [False, True])
 @pytest.mark.parametrize("name", ["flipped", "almost flipped", "late", "beside a louder voice"])
 def test_a_file_whose_channels_hide_the_mark_is_sealed_and_of_its_record(
-    run: Run, home: Path, host: Samples, voice: Samples, name: str, rolling: bool
+    run: Run, home: Path, host: Samples, voice: Samples, name: str
 ) -> None:
     KEY.write(home / "alice.key")
     run("party", "add", "alice", "--key", "alice.key", "--payload", "0x5eed")
     sf.write(home / "host.wav", host, RATE)
-    run("embed", "host.wav", "marked.wav", "--party", "alice", *["--rolling"] * rolling)
+    run("embed", "host.wav", "marked.wav", "--party", "alice")
     marked, _ = sf.read(home / "marked.wav", dtype="float32")
     hidden = arranged(name, marked, voice)
     sf.write(home / "hidden.wav", hidden / np.abs(hidden).max(), RATE)

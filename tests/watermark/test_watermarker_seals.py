@@ -12,9 +12,10 @@ from keybound.audio.streaming import Sum
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.errors import CodeError, KeyBoundError
+from keybound.provenance.origin import Origin
 from keybound.seal import pattern
 from keybound.seal.search import NOTHING, Sealed, SealSearch
-from keybound.watermark.verdict import GRADES, Verdict
+from keybound.watermark.verdict import GRADES, Spelled, Verdict
 from keybound.watermark.watermarker import Watermarker
 
 Samples = NDArray[Any]
@@ -96,38 +97,49 @@ def test_a_verdict_reads_as_a_sentence() -> None:
         evidence_threshold_s=1.3, false_alarms=1e-3, distance=1, bits=16, rho=2,
         bound=0.00209, tries=1, marks=1, spans=(),
     )  # fmt: skip
-    missed = replace(
-        good, seal=replace(NOTHING, searched="all"), roll=replace(NOTHING, searched="all")
-    )
+    missed = replace(good, seal=replace(NOTHING, searched="all"))
+    named = Spelled(0x5EED, public=False, bound=1e-9, start_s=0.0, spans=(), fit=1.0)
+    same, other = (Origin(match, 3, "2026", compared=1) for match in ("same", "other"))
     start = replace(missed, rule_holds=False, distance=7, seal=replace(NOTHING, searched="start"))
     sentences = {
-        good: "marked, payload agrees in 15 of 16 bits; a wrong key passes with probability 0.0021",
+        good: "marked, code agrees in 15 of 16 bits; a wrong key passes with probability 0.0021",
         replace(good, tries=3, bound=0.00626): (
-            "marked, payload agrees in 15 of 16 bits; "
+            "marked, code agrees in 15 of 16 bits; "
             "one of 3 wrong keys passes with probability 0.0063"
         ),
         replace(good, seal=Sealed(3e-13, 9.0, 0, 0.0, 1.0, 10)): (
-            "marked, payload agrees in 15 of 16 bits, sealed evidence p < 1e-12"
+            "marked, code agrees in 15 of 16 bits, sealed evidence p < 1e-12"
         ),
         replace(missed, rule_holds=False, present=False, presence=0.1, seal=SURE): (
             "sealed evidence p < 1e-300, though no mark is left (presence 0.100)"
         ),
         replace(missed, rule_holds=False, distance=7): (
-            "marked, but not by this key and payload: payload agrees in 9 of 16 bits, 14 needed"
+            "marked, but not by this key and payload: code agrees in 9 of 16 bits, 14 needed"
         ),
         replace(missed, rule_holds=False, present=False, evidence_s=0.1): (
             "no mark found (evidence 0.10 s of 1.30 s)"
         ),
+        replace(good, spelled=named, origin=same): (
+            "spells the identifier 0000005eed; the audio is that of record 3 of 2026"
+        ),
+        replace(good, spelled=named, origin=other): (
+            "spells the identifier 0000005eed; marked by this party, but on other audio than "
+            "record 3 of 2026, and anyone can copy an identifier"
+        ),
+        replace(good, spelled=replace(named, public=True), origin=other): (
+            "claims the public identifier 0000005eed; marked by this party, but on other audio "
+            "than record 3 of 2026, and anyone can copy an identifier"
+        ),
         start: (
-            "marked, payload agrees in 9 of 16 bits, 14 needed; "
+            "marked, code agrees in 9 of 16 bits, 14 needed; "
             "too short to find the seal if it was cut"
         ),
         replace(start, seal=replace(NOTHING, searched="some")): (
-            "marked, payload agrees in 9 of 16 bits, 14 needed; "
+            "marked, code agrees in 9 of 16 bits, 14 needed; "
             "the seal was not searched for everywhere in so long a recording (--position)"
         ),
         replace(start, seal=NOTHING): (
-            "marked, payload agrees in 9 of 16 bits, 14 needed; no seal was searched for"
+            "marked, code agrees in 9 of 16 bits, 14 needed; no seal was searched for"
         ),
     }
     for verdict, words in sentences.items():

@@ -1,8 +1,8 @@
 """Corpora: the parties of a manifest, the inputs that remain, the run and its counts.
 
 Inputs that the journal says are done are not done again; what a kill left in the middle is. The
-registry is open here and not in the workers, which may be on other machines: a task has its
-keystream position before it is handed out, and marked files appear here, with their records.
+registry is written to here and not by the workers: a task has its keystream position and its
+identifier before it is handed out, and marked files appear here, with their records.
 """
 
 import contextlib
@@ -15,15 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from keybound import output, stages
+from keybound.batch.job import ENV, Claimant, Job, Task, read_key
 from keybound.batch.journal import Journal, Row, Stamp, write_results
 from keybound.batch.manifest import Item, absolute
-from keybound.batch.origins import Origins
-from keybound.batch.worker import ENV, HANDED, SKETCH, Claimant, Job, Task, in_words, read_key
+from keybound.batch.worker import HANDED, in_words
 from keybound.crypto import codes
 from keybound.errors import CodeError, CorpusError, KeyBoundError, KeyFileError, RegistryError
 from keybound.provenance import records
-from keybound.provenance.registry import Party, Registry
+from keybound.provenance.parties import Party
+from keybound.provenance.registry import Registry
+from keybound.watermark.candidates import Known
 from keybound.watermark.claims import Untried, party_claim, triable
+from keybound.watermark.reservation import Issued, issue
 from keybound.watermark.watermarker import Watermarker
 
 Executor = Callable[[Job, Iterable[Task]], Generator[tuple[str, Row], None, None]]
@@ -76,16 +79,13 @@ def claimants(
 def _registered(known: Registry, party: Party, bits: int) -> Claimant:
     """Return a party as its workers need it; raise an error where its key cannot be read."""
     party_claim(party, bits)
-    masks = dict.fromkeys(known.masks(party))
     return Claimant(
         name=party.name,
         key=str(party.key_file),
         key_id=party.key_id,
         payload=party.payload,
         rho=party.rho,
-        next_position=party.next_position,
         recorded=next(known.positions(party), None) is not None,
-        masks=tuple(masks),
     )
 
 
@@ -108,7 +108,6 @@ def digest(job: Job, item: Item, one: Claimant | None, model: str) -> str:
     parts = [job.verb, model, item.source, absolute(item.output) if item.output else ""]
     parts += [f"{item.payload}", (item.nonce or b"").hex()]
     parts += [f"{w.name} {w.key_id} {w.payload} {w.rho}" for w in claimants]
-    parts += ["rolling"] if job.rolling else []
     parts += [repr(job.excerpt)] if job.verb == "embed" else [repr(job.how)]
     parts += [f"{w.name} recorded" for w in claimants if w.recorded and job.verb == "verify"]
     return hashlib.sha256(os.fsencode("\0".join(parts))).hexdigest()[:24]
@@ -174,11 +173,7 @@ def run(
     ended: Callable[[Row], None],
     known: Registry | None,
 ) -> None:
-    """Do the tasks that remain; call `ended` with each row once it is in the journal.
-
-    The sketches that workers send are compared with the records of the registry here.
-    """
-    origins = Origins(known) if known is not None else None
+    """Do the tasks that remain; call `ended` with each row once it is in the journal."""
     under_way: dict[str, Task] = {}
     folders = {Path(task.output).parent for task in planned.tasks if task.output is not None}
 
@@ -200,8 +195,6 @@ def run(
                     if name not in under_way:  # Ray may do again what was lost after it was told
                         continue
                     entry = _appear(job, under_way.pop(name), entry, known)
-                if origins is not None and SKETCH in entry["row"]:
-                    entry["row"] = origins.settle(entry["row"])
                 journal.finish(name, entry)
                 ended(entry["row"])
     finally:
@@ -210,10 +203,10 @@ def run(
 
 
 def with_positions(job: Job, tasks: Sequence[Task], known: Registry) -> list[Task]:
-    """Return the tasks, those of a registered party each with a keystream position reserved for it.
+    """Return the tasks, those of a registered party each with a position and a serial of its own.
 
-    A task that was begun and did not end keeps its position, unless its input has changed since. An
-    output that exists counts as this batch's only if there is a record of it.
+    A task that was begun and did not end keeps them, unless its input has changed since. An output
+    that exists counts as this batch's only if there is a record of it.
     """
     mine: dict[str, dict[str, Task]] = {}  # by key, and by what a position is reserved for
     for task in tasks:
@@ -225,14 +218,24 @@ def with_positions(job: Job, tasks: Sequence[Task], known: Registry) -> list[Tas
     for key, named in mine.items():
         for reservation, task in list(named.items()):
             if entry := _recorded(known, key, task):
-                position = entry.stamped.record.position
-                made[task.name] = replace(task, position=position, record=entry.number)
+                made[task.name] = _as_recorded(known, task, entry)
                 del named[reservation]
-        for reservation, position in known.reserve_for(key, list(named)).items():
+        for reservation, given in known.reserve_for(key, list(named)).items():
             task = named[reservation]
             there = task.output is not None and os.path.lexists(task.output)
-            made[task.name] = replace(task, position=position, fresh=task.fresh and not there)
+            own = replace(task, position=given.position, issued=issue(known, given.serial))
+            made[task.name] = replace(own, fresh=task.fresh and not there)
     return [made.get(task.name, task) for task in tasks]
+
+
+def _as_recorded(known: Registry, task: Task, entry: records.Entry) -> Task:
+    """Return the task as its record says that it was done."""
+    one = entry.stamped.record
+    carried = Known(known).carried(one)
+    issued = None
+    if carried is not None and one.serial is not None:
+        issued = Issued(one.serial, carried, one.registry_key)
+    return replace(task, position=one.position, nonce=one.nonce, issued=issued, record=entry.number)
 
 
 def _recorded(known: Registry, key: str, task: Task) -> records.Entry | None:

@@ -43,7 +43,7 @@ COLUMNS = {
     "grade": "string",  # none, present, attributed or sealed
     "rule_holds": "bool",  # the rule V_A alone
     "seal_p": "float64",
-    "roll_p": "float64",  # of a rolling code
+    "identifier": "string",  # the serials that it spells, the best evidence first
     "searched": "string",  # what was searched for the seal: all, some, start, short or none
     "position": "int64",  # of the seal in the key's stream
     "position_recurs": "bool",  # whether it is one of the usual ones, without a registry

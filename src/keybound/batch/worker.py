@@ -1,98 +1,37 @@
 """The work on one input of a corpus, in any process. Knows no manifest and no executor.
 
 A worker gets a key as a reference, a file or the name of an environment variable, and never the key
-itself. It hands a marked file over, finished, to the process that has the registry, which publishes
-it with its record.
+itself. It hands a marked file over, finished, to the process that reserved its position, which
+publishes it with its record. To verify and identify it opens the registry itself.
 """
 
-import base64
 import contextlib
 import dataclasses
 import os
 import time
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 
 from keybound import output as outputs
 from keybound.audio.recordings import sndfile_name
 from keybound.audio.silence import silence
+from keybound.batch.job import Claimant, Job, Task, read_key
 from keybound.batch.journal import COLUMNS, Row, Stamp
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError, KeyFileError, KeyFileWarning, explain
 from keybound.output import Part
-from keybound.provenance.matching import Sketch
-from keybound.provenance.origin import MATCHES
+from keybound.provenance.registry import Registry
 from keybound.seal.search import SealSearch
-from keybound.types import Analysis, Detection
-from keybound.watermark import files, verification
+from keybound.types import Detection
+from keybound.watermark import files, identification, verification
+from keybound.watermark.candidates import Known
 from keybound.watermark.claims import Claim, Options
-from keybound.watermark.options import EXCERPT_S, USUAL, DetectOptions, EmbedOptions
-from keybound.watermark.verdict import Verdict
+from keybound.watermark.options import EmbedOptions
+from keybound.watermark.reservation import LEAST_S, NONCE_BYTES, Reservation
+from keybound.watermark.verdict import GRADES, Verdict
 from keybound.watermark.watermarker import Watermarker
 
-ENV = "env:"
 HANDED = "handed"  # in an entry of a worker: a finished part, with the record as it is exported
-SKETCH = "sketch"  # what the process that has the registry compares with the records
-
-
-@dataclass(frozen=True)
-class Claimant:
-    """A claimant without its secret: `key` names a key file, or env: and a variable's name."""
-
-    name: str
-    key: str
-    key_id: str
-    payload: int | None  # None: each row has its own
-    rho: int | None
-    next_position: int = 0  # of the key's stream: those below it may be in use
-    recorded: bool = False  # whether there are records of it to compare with
-    masks: tuple[tuple[int, bytes], ...] = ()  # of records: positions, and nonces of their masks
-
-
-@dataclass(frozen=True)
-class Job:
-    """What is the same for every input: all that a worker needs, and nothing secret."""
-
-    verb: str  # embed, detect or verify
-    model: str | None
-    claimants: tuple[Claimant, ...]
-    rolling: bool = False  # the code that is embedded
-    excerpt: float = EXCERPT_S  # that must be attributable
-    how: DetectOptions = USUAL
-    untried: int = 0  # registered parties that cannot be tried
-
-
-@dataclass(frozen=True)
-class Task:
-    """One input to work on. `who` is one of the job's claimants, None for all of them."""
-
-    name: str  # a digest of all that decides the result
-    source: str
-    output: str | None
-    who: int | None
-    payload: int | None
-    nonce: bytes
-    fresh: bool  # the output did not exist when this was first begun
-    replace: bool
-    position: int | None = None  # of the seal, where the registry gave one
-    record: int | None = None  # of the output, where it is there already
-
-
-def read_key(reference: str) -> Key:
-    """Read a key from its file, or from the environment variable NAME of `env:NAME`."""
-    if not reference.startswith(ENV):
-        return Key.read(reference)
-    name = reference.removeprefix(ENV)
-    text = os.environ.get(name)
-    if text is None:
-        hint = "it must hold the text of a key file wherever the work is done"
-        raise KeyFileError(f"the environment variable {name!r} is not set", hint=hint)
-    try:
-        return Key.parse(text)
-    except KeyFileError as error:
-        message = error.message.replace("the key text", f"the environment variable {name!r}")
-        raise KeyFileError(message, hint=error.hint) from None
 
 
 class Worker:
@@ -102,15 +41,16 @@ class Worker:
         self.job = job
         self.marker = Watermarker(job.model)
         self.keys: dict[str, Key] = {}
+        self._known: Known | None = None
 
     def __call__(self, task: Task) -> Row:
         """Do one task and return its entry for the journal, whatever happens."""
         begun, source = time.perf_counter(), Stamp.of(task.source)
         row: Row = {"status": "ok"}
         try:
-            row |= {"embed": self._embed, "detect": self._detect, "verify": self._verify}[
-                self.job.verb
-            ](task)
+            verbs = {"embed": self._embed, "detect": self._detect}
+            verbs |= {"verify": self._verify, "identify": self._identify}
+            row |= verbs[self.job.verb](task)
         except Exception as error:
             row |= {"status": "failed", "error": in_words(error)}
         row["took_s"] = round(time.perf_counter() - begun, 3)
@@ -130,7 +70,14 @@ class Worker:
     def _claim(self, one: Claimant, task: Task) -> Claim:
         payload = task.payload if task.payload is not None else one.payload
         assert payload is not None
-        return Claim(one.name, self._key(one), payload, one.rho, one.next_position)
+        return Claim(one.name, self._key(one), payload, one.rho)
+
+    @property
+    def known(self) -> Known | None:
+        """Return the registry, opened when it is first needed."""
+        if self._known is None and self.job.registry is not None:
+            self._known = Known(Registry(self.job.registry))
+        return self._known
 
     def _detect(self, task: Task) -> Row:
         found = files.detect(self.marker, task.source, self.job.how)
@@ -141,17 +88,41 @@ class Worker:
         analysis = files.analyse(self.marker, task.source, self.job.how)
         whose = self.job.claimants if task.who is None else (self.job.claimants[task.who],)
         claims = [self._claim(one, task) for one in whose]
-        masks = {one.name: one.masks for one in whose}
         asked = Options(task.nonce, speed=self.job.how.speed)
-        verdicts = verification.judge(self.marker.card, analysis, claims, {}, asked, masks=masks)
-        verdict, one = min(zip(verdicts, whose, strict=True), key=lambda pair: _nearness(pair[0]))
+        known = self.known if any(one.name for one in whose) else None
+        if task.who is None and known is not None:
+            verdicts, unread = verification.judge_any(
+                self.marker.card, analysis, claims, known, asked
+            )
+        else:
+            only = verification.judge(self.marker.card, analysis, claims, known, asked)
+            verdicts, unread = {whose[0].name: only[0]}, []
+        name, verdict = min(verdicts.items(), key=lambda pair: _nearness(pair[1]))
         row = _columns(verdict) | {"seconds": _seconds(task.source, analysis.detection)}
-        row |= {"untried": self.job.untried} if task.who is None else {}
-        theirs = verdict.rule_holds or verdict.placed.holds
-        row["party"] = (one.name or None) if theirs or task.who is not None else None
-        if theirs:
-            row["origin"] = "none"
-            row |= {SKETCH: _sketched(analysis, verdict)} if one.recorded else {}
+        row |= {"untried": self.job.untried + len(unread)} if task.who is None else {}
+        theirs = verdict.rule_holds or verdict.seal.holds or verdict.spelled is not None
+        row["party"] = (name or None) if theirs or task.who is not None else None
+        row["origin"] = verdict.origin.match if theirs else None
+        row["record"] = verdict.origin.record if theirs else None
+        return row
+
+    def _identify(self, task: Task) -> Row:
+        """Return the row of the best of the marks that were identified."""
+        assert self.known is not None
+        analysis = files.analyse(self.marker, task.source, self.job.how)
+        asked = Options(speed=self.job.how.speed)
+        marks = identification.identify(self.marker.card, analysis, self.known, asked)
+        found = analysis.detection
+        row = _columns(found) | {"seconds": _seconds(task.source, found)}
+        row["grade"] = "present" if found.present else "none"
+        if marks:
+            best = marks[0]
+            row |= _columns(best.verdict) if best.verdict is not None else {}
+            row |= {"party": best.party, "record": best.record, "grade": best.grade}
+            row |= {"bound": best.bound}
+            row["spans"] = [dataclasses.asdict(span) for span in best.spans]
+            row["origin"] = None if best.verdict is None else best.verdict.origin.match
+            row["identifier"] = ", ".join(one.identifier for one in marks if one.identifier) or None
         return row
 
     def _embed(self, task: Task) -> Row:
@@ -165,7 +136,7 @@ class Worker:
         def hand_over(part: Part, written: files.Written) -> None:
             handed["record"] = None
             if one.name:  # a registered party
-                stamped = files.record(self.marker, written, options, party=one.name)
+                stamped = given.stamped(self.marker.card, written)
                 handed["record"] = stamped.to_bytes().decode()
             handed["part"] = str(part.path)
             part.hand_over()
@@ -176,20 +147,12 @@ class Worker:
             return row | made
         outputs.check(output, source=task.source, replace=task.replace, parent=False)
         output.parent.mkdir(parents=True, exist_ok=True)
-        claim = self._claim(one, task)
-        options = EmbedOptions(
-            claim.key,
-            claim.payload,
-            task.nonce,
-            _position(task),
-            rolling=self.job.rolling,
-            excerpt=self.job.excerpt,
-        )
+        given = self._given(one, task, files.seconds_of(task.source) < LEAST_S)
         written = files.embed(
             self.marker,
             task.source,
             output,
-            options,
+            given.options,
             rho=one.rho,
             replace=task.replace,
             appear=hand_over,
@@ -197,7 +160,29 @@ class Worker:
         assert written.verdict is not None  # as it was checked
         row |= {HANDED: handed, "clipped": written.clipped, "position": written.position}
         row["not_carried"] = ", ".join(written.not_carried) or None
-        return row | _columns(written.verdict) | {"seconds": written.seconds}
+        issued = None if given.issued is None else given.issued.name
+        row |= _columns(written.verdict) | {"seconds": written.seconds}
+        return row | {"identifier": issued}
+
+    def _given(self, one: Claimant, task: Task, short: bool) -> Reservation:
+        """Return how a recording is marked: a second try marks the same samples.
+
+        A short one has its serial, which nothing else uses, as nonce.
+        """
+        claim, nonce = self._claim(one, task), task.nonce
+        issued = None if short else task.issued
+        if short and task.issued is not None:
+            nonce = nonce or task.issued.serial.to_bytes(NONCE_BYTES, "big")
+        options = EmbedOptions(
+            claim.key,
+            claim.payload,
+            nonce,
+            _position(task),
+            identifier=None if issued is None else issued.identifier,
+            excerpt=self.job.excerpt,
+        )
+        job = self.job
+        return Reservation(one.name, options, issued, job.declared, job.fingerprint)
 
     def _made(self, task: Task, one: Claimant) -> Row | None:
         """Return the row of an output that a killed try finished; None where it is not that."""
@@ -206,34 +191,28 @@ class Worker:
             analysis = files.analyse(self.marker, task.output)
         except KeyBoundError:
             return None
-        key, payload = (claim := self._claim(one, task)).key, claim.payload
-        nonce, where = task.nonce, SealSearch((_position(task),))
-        # A rolling code agrees with the fixed one by chance only.
-        fixed = self.marker.attribute(
-            analysis.detection, key=key, payload=payload, nonce=nonce, rho=one.rho
-        )
-        verdict = self.marker.judge(
-            analysis, key=key, payload=payload, nonce=nonce, rho=one.rho, search=where
-        )
-        rolls = verdict.distance < fixed.distance
-        if not verdict.rule_holds or rolls != self.job.rolling:
-            return None
         seconds = _seconds(task.output, analysis.detection)
-        return _columns(verdict) | {"seconds": seconds, "record": task.record}
+        given = self._given(one, task, seconds < LEAST_S)
+        options = given.options
+        verdict = self.marker.judge(
+            analysis,
+            key=options.key,
+            payload=options.payload,
+            nonce=options.nonce,
+            rho=one.rho,
+            search=SealSearch((_position(task),)),
+            identifier=options.identifier,
+        )
+        if not verdict.rule_holds:
+            return None
+        issued = None if given.issued is None else given.issued.name
+        row = _columns(verdict) | {"seconds": seconds, "record": task.record}
+        return row | {"identifier": issued}
 
 
-def _nearness(verdict: Verdict) -> tuple[bool, bool, int]:
-    """Return a sort key: a claimant whose seal or rolling code holds, then the nearest payload."""
-    return not verdict.placed.holds, not verdict.rule_holds, verdict.distance
-
-
-def _sketched(analysis: Analysis, verdict: Verdict) -> Row:
-    """Return what the records are compared with, and what the grade is after each answer."""
-    return {
-        "sketch": base64.b64encode(Sketch.of(analysis.levels).to_bytes()).decode(),
-        "placed": dataclasses.asdict(verdict.placed),
-        "grades": {match: verdict.grade_if(match) for match in MATCHES},
-    }
+def _nearness(verdict: Verdict) -> tuple[int, int]:
+    """Return a sort key: the claimant with the highest grade, then with the nearest code."""
+    return -GRADES.index(verdict.grade), verdict.distance
 
 
 def _columns(result: Detection | Verdict) -> Row:
@@ -246,10 +225,11 @@ def _columns(result: Detection | Verdict) -> Row:
                 value = [dataclasses.asdict(span) for span in value]
             made[column.name] = value
     if isinstance(result, Verdict):
-        made |= {"grade": result.grade, "seal_p": result.seal.p, "roll_p": result.roll.p}
+        made |= {"grade": result.grade, "seal_p": result.seal.p}
         made["searched"] = result.seal.searched
-        made |= {"position": result.placed.position} if result.placed.holds else {}
-        made["origin"] = None  # which a worker cannot know
+        made |= {"position": result.seal.position} if result.seal.holds else {}
+        made["identifier"] = None if result.spelled is None else result.spelled.name
+        made["origin"] = None
     return made
 
 

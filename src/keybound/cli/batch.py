@@ -1,19 +1,19 @@
 """The verbs of `keybound batch`: a whole corpus, on all cores or on Ray."""
 
 import contextlib
-import json
+import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from keybound.cli.batch_report import tell_counts, tell_failures, tell_plan
+from keybound.cli.declared import declaring, no_fingerprint
 from keybound.cli.terminal import (
-    ROLLING,
     Stop,
     as_json,
     counting,
@@ -30,16 +30,17 @@ from keybound.cli.terminal import (
     say,
     speed,
 )
+from keybound.provenance.declared import NOTHING, Declared
+from keybound.provenance.registry import default_place
 
 if TYPE_CHECKING:
     from keybound.batch.corpus import Plan
-    from keybound.batch.journal import Journal, Row
+    from keybound.batch.job import Job
+    from keybound.batch.journal import Journal
     from keybound.batch.manifest import Item
-    from keybound.batch.worker import Job
     from keybound.provenance.registry import Registry
 
 CLAIM = ["party", "payload", "nonce"]  # columns of a manifest that name the party or its payload
-SHOWN = 10  # failures that are named on the terminal; all are in the results
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ class Asked:
     as_json: bool
     out: str | None = None
     force: bool = False
-    rolling: bool = False
+    declared: Declared = NOTHING
+    no_fingerprint: bool = False
     excerpt: float = 3.0
     speed: float = 0.0
     false_alarms: float = 1e-3
@@ -70,7 +72,7 @@ class Asked:
 
 @click.group(no_args_is_help=False)
 def batch() -> None:
-    """Embed, detect or verify in a whole corpus.
+    """Embed, detect, identify or verify in a whole corpus.
 
     MANIFEST is a CSV, JSONL or Parquet file with a column path (and optional columns out, party,
     payload, nonce), or a folder, or a glob in quotes. A run that was stopped or killed continues
@@ -113,8 +115,8 @@ how = options(
     key_reference,
     payload,
     nonce,
-    click.option("--rolling", is_flag=True, help=ROLLING),
     excerpt,
+    *(declaring, no_fingerprint),
     click.option("--force", is_flag=True, help="Replace existing output files."),
     registry,
     how,
@@ -122,8 +124,7 @@ how = options(
 def batch_embed(**given: Any) -> None:
     """Embed a mark in every recording of MANIFEST.
 
-    Marked files go to the folder --out, in subfolders like those of the corpus, or to the path in
-    the column out.
+    Marked files go to --out, in subfolders like those of the corpus, or to the path in column out.
     """
     _batch("embed", Asked(**given))
 
@@ -158,6 +159,17 @@ def batch_verify(**given: Any) -> None:
     _batch("verify", Asked(**given))
 
 
+@batch.command("identify")
+@manifest
+@options(speed, false_alarms, registry, how)
+def batch_identify(**given: Any) -> None:
+    """Tell of every recording of MANIFEST which recording it is, and whose.
+
+    Every process opens the registry: on other machines that is one on PostgreSQL.
+    """
+    _batch("identify", Asked(**given))
+
+
 def _batch(verb: str, asked: Asked) -> None:
     """Read the manifest, do what remains of it, write the results and exit."""
     _check(asked)
@@ -169,28 +181,28 @@ def _batch(verb: str, asked: Asked) -> None:
     path = table.with_name(f"{table.name}.journal")
     journal.check_results(table, path)
     book = journal.Journal(path, {"verb": verb, "manifest": absolute(manifest)})
-    columns = {"embed": ["out", *CLAIM], "verify": CLAIM, "detect": []}[verb]
+    columns = {"embed": ["out", *CLAIM], "verify": CLAIM}.get(verb, [])
     items = read(manifest, asked.out, columns=["nonce"] if asked.anyone else columns)
     if asked.nonce:
         items = [item if item.nonce else replace(item, nonce=asked.nonce) for item in items]
     parties = asked.anyone or asked.name is not None or any(item.party for item in items)
+    parties = parties or verb == "identify"
     with open_registry(asked.registry) if parties else contextlib.nullcontext() as known:
         job, who = _job(verb, items, asked, known)
         if asked.dry_run:
             planned = corpus.plan(job, items, who, book, force=asked.force)
-            _list(items, planned, asked.as_json)
+            tell_plan(items, planned, asked.as_json)
             return
         with book:
             planned = corpus.plan(job, items, who, book, force=asked.force)
             with finishing() as stop:
                 _run(job, planned, book, asked, known, stop)
             count = corpus.conclude(planned, items, book, table)
-            _tell_failures(items, book.rows(planned.names), count["failed"])
-    _print(verb, count, table, asked.as_json)
+            tell_failures(items, book.rows(planned.names), count["failed"])
+    tell_counts(verb, count, table, asked.as_json)
     if stop.number:
         say("stopped; the same command continues from here")
-        sys.exit(128 + stop.number)
-    sys.exit(2 if count["failed"] else 0)
+    sys.exit(128 + stop.number if stop.number else 2 if count["failed"] else 0)
 
 
 def _check(asked: Asked) -> None:
@@ -214,8 +226,8 @@ def _job(
 ) -> "tuple[Job, list[int | None]]":
     """Return the job and the claimant of each item; None: all of them, or none is needed."""
     from keybound.batch import corpus
+    from keybound.batch.job import Job
     from keybound.batch.manifest import absolute
-    from keybound.batch.worker import Job
     from keybound.watermark.options import DetectOptions
     from keybound.watermark.watermarker import Watermarker
 
@@ -224,15 +236,21 @@ def _job(
     how = DetectOptions(asked.false_alarms, asked.speed / 100)
     if verb == "detect":
         return Job(verb, folder, (), how=how), [None] * len(items)
+    place = None if known is None else os.fspath(asked.registry or default_place())
+    if verb == "identify":
+        return Job(verb, folder, (), how=how, registry=place), [None] * len(items)
     if asked.anyone and known is not None:
         every, untried = corpus.everyone(known, bits)
         for one in untried:
             say(f"not tried: {one.error}")
-        return Job(verb, folder, every, untried=len(untried), how=how), [None] * len(items)
+        job = Job(verb, folder, every, untried=len(untried), how=how, registry=place)
+        return job, [None] * len(items)
     whose, who = corpus.claimants(
         items, name=asked.name, key=asked.key, payload=asked.payload, known=known, bits=bits
     )
-    return Job(verb, folder, whose, asked.rolling, asked.excerpt, how), list(who)
+    job = Job(verb, folder, whose, asked.excerpt, how, registry=place)
+    told = asked.declared.over(known.provider) if known is not None else NOTHING
+    return replace(job, declared=told, fingerprint=not asked.no_fingerprint), list(who)
 
 
 def _run(
@@ -252,45 +270,3 @@ def _run(
     with counting(job.verb, len(planned.names), before) as ended:
         if planned.tasks:
             corpus.run(job, planned, book, spread, ended, known)
-
-
-def _print(verb: str, count: "Row", table: Path, as_json: bool) -> None:
-    """Print the counts of a run."""
-    if count["recurring"]:
-        hint = "a registered party has one for each recording"
-        say(f"sealed at one of 256 positions that recur: {count['recurring']} files ({hint})")
-    told = {"detect": "{present} marked"}
-    told["verify"] = "{sealed} sealed, {attributed} attributed, {other} on other audio"
-    text = (
-        f"{count['files']} files, {count['seconds'] / 3600:.2f} hours: {count['done']} done, "
-        f"{count['failed']} failed, {count['pending']} left"
-        + (f", {told[verb].format_map(count)}" if verb in told else "")
-        + f"; results in {table}"
-    )
-    click.echo(json.dumps(count) if as_json else text)
-
-
-def _list(items: "Sequence[Item]", planned: "Plan", as_json: bool) -> None:
-    """Print what would be done, and which inputs are not there."""
-    remaining = {task.name for task in planned.tasks}
-    missing = 0
-    for item, name in zip(items, planned.names, strict=True):
-        there = Path(item.source).exists()
-        missing += not there
-        if name in remaining:
-            row = {"path": item.path, "output": item.output, "exists": there}
-            words = filter(None, [item.path, item.output, "" if there else "(missing)"])
-            click.echo(json.dumps(row) if as_json else "\t".join(words))
-    say(f"{len(items)} files: {len(remaining)} to do, {missing} missing; nothing was done")
-
-
-def _tell_failures(items: "Sequence[Item]", rows: "Iterator[Row]", failed: int) -> None:
-    """Print the errors of the first few files that failed."""
-    if not failed:
-        return
-    wrong = ((item, row) for item, row in zip(items, rows, strict=True) if row.get("error"))
-    for item, row in islice(wrong, SHOWN):
-        named = item.source in row["error"] or item.path in row["error"]
-        say(row["error"] if named else f"{item.path}: {row['error']}")
-    if failed > SHOWN:
-        say(f"and {failed - SHOWN} more")

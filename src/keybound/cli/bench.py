@@ -146,13 +146,13 @@ def bench_run(
     path_option("--removers", "Folder of trained removers, for the part remover."),
     model,
     click.option(
-        "--rolling", is_flag=True, help="Embed with --rolling: change the code every second."
+        "--identifier", "issued", is_flag=True, help="Embed keyed identifiers with records."
     ),
     click.option("--most", type=click.IntRange(min=1), help="Limit of recordings of each length."),
     seed,
     workers,
 )
-def bench_seals(rows: Path, model: str | None, rolling: bool, workers: int, **how: Any) -> None:
+def bench_seals(rows: Path, model: str | None, issued: bool, workers: int, **how: Any) -> None:
     """Measure sealed evidence: attacks, removers, forgery, copies, averages, wrong keys, quality.
 
     Recordings of one speaker are joined to pieces of 3, 10 and 30 s. Rows that are already there
@@ -162,7 +162,7 @@ def bench_seals(rows: Path, model: str | None, rolling: bool, workers: int, **ho
     from keybound.benchmark import peers
     from keybound.benchmark.measure import plans
 
-    make = peers.chosen("keybound", model, rolling=rolling)
+    make = peers.chosen("keybound", model, issued=issued)
     _measure([plans.of_seals(make, **how)], rows, workers)
 
 

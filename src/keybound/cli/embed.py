@@ -6,19 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keybound.cli.parties import claim, lone_key
+from keybound.cli.declared import declaring, no_fingerprint
+from keybound.cli.parties import claim
 from keybound.cli.terminal import (
-    ROLLING,
     as_json,
     emit,
     excerpt,
-    from_host,
     key_file,
     model,
     nonce,
     open_registry,
     options,
-    own_mask,
     party_name,
     payload,
     position,
@@ -27,7 +25,7 @@ from keybound.cli.terminal import (
     say,
 )
 from keybound.cli.verify import as_plain
-from keybound.watermark.claims import Claim
+from keybound.provenance.declared import NOTHING, Declared
 
 if TYPE_CHECKING:
     from keybound.output import Part
@@ -37,10 +35,14 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("host", type=click.Path())
 @click.argument("output", type=click.Path())
-@options(party_name, key_file, payload, from_host, nonce, own_mask, position)
+@options(party_name, key_file, payload, nonce, position)
 @click.option("--no-seal", is_flag=True, help="Embed the learned mark alone, without the seal.")
-@click.option("--rolling", is_flag=True, help=ROLLING)
-@excerpt
+@click.option(
+    "--public",
+    is_flag=True,
+    help="Carry a public identifier: anyone reads it, and can ask who issued it (with --party).",
+)
+@options(excerpt, declaring, no_fingerprint)
 @click.option("--force", is_flag=True, help="Replace OUTPUT if it is an existing file.")
 @click.option(
     "--no-check", is_flag=True, help="Do not read the mark back from OUTPUT (half the time)."
@@ -52,13 +54,13 @@ def embed(
     name: str | None,
     key_file: str | None,
     payload: int | None,
-    from_host: bool,
     nonce: bytes,
-    own_mask: bool,
     position: int | None,
     no_seal: bool,
-    rolling: bool,
+    public: bool,
     excerpt: float,
+    declared: Declared,
+    no_fingerprint: bool,
     force: bool,
     no_check: bool,
     registry: str | None,
@@ -69,74 +71,79 @@ def embed(
 
     OUTPUT is read back and verified before it appears; if its mark cannot be read, nothing is
     written. For a registered party the registry reserves a keystream position that is used once,
-    and keeps a record of what was marked (keybound record). Without a party the position is a
+    and keeps a record of what was marked (keybound record); from 5 s on the recording carries an
+    identifier, by which keybound identify finds its record. Without a party the position is a
     random one of 256, unless --position gives one.
     """
     from keybound import output as outputs
     from keybound import stages
-    from keybound.crypto import codes, keystream
-    from keybound.provenance import content_tag
     from keybound.watermark import files
     from keybound.watermark.options import EmbedOptions
+    from keybound.watermark.reservation import LEAST_S, Reservation, reserve
     from keybound.watermark.watermarker import Watermarker
 
-    if no_seal and (rolling or position is not None):
-        raise click.UsageError("--no-seal excludes --rolling and --position")
-    if own_mask and (nonce or no_seal or from_host):
-        what = "--nonce, --no-seal and --payload-from-host"
-        raise click.UsageError(f"--nonce-from-position excludes {what}")
-    if rolling and (own_mask or from_host):
-        what = "--nonce-from-position and --payload-from-host"
-        raise click.UsageError(f"--rolling excludes {what}")
+    if no_seal and position is not None:
+        raise click.UsageError("--no-seal excludes --position")
+    if public and name is None:
+        raise click.UsageError("--public needs --party: a registry issues the identifier")
+    if name is None and (no_fingerprint or declared != NOTHING):
+        raise click.UsageError("there is a record, with what is declared, only with --party")
     outputs.check(output, source=host, replace=force)
     stages.sweep(Path(output).parent)
     marker = Watermarker(model)
     facts: dict[str, Any] = {}
     with open_registry(registry) if name is not None else nullcontext() as known:
-        if from_host:
-            key = lone_key(key_file, name, payload)
-            tag = content_tag.payload(files.levels_of(host), key, marker.card.bits, nonce)
-            whose = Claim("", key, tag, None)
+        whose = claim(name, key_file, payload, known, marker.card.bits)
+        if known is None:
+            asked = EmbedOptions(
+                whose.key, whose.payload, nonce, position, not no_seal, excerpt=excerpt
+            )
+            given = Reservation("", asked, None)
         else:
-            whose = claim(name, key_file, payload, known, marker.card.bits)
-        recurs = known is None and position is None and not no_seal
-        if known is not None and not no_seal:
-            position = known.reserve(whose.key.id, position)
-        if own_mask:
-            position = keystream.choose_position(position)
-            nonce = codes.position_nonce(position)
-        asked = EmbedOptions(
-            whose.key, whose.payload, nonce, position, not no_seal, rolling, excerpt
-        )
+            given = reserve(
+                known,
+                whose,
+                short=files.seconds_of(host) < LEAST_S,
+                nonce=nonce,
+                position=position,
+                seal=not no_seal,
+                public=public,
+                excerpt=excerpt,
+                declared=declared,
+                fingerprint=not no_fingerprint,
+            )
 
         def appear(part: "Part", made: "Written") -> None:
             if known is None:
                 part.publish()
             else:
-                stamped = files.record(marker, made, asked, party=whose.name)
-                facts["record"] = known.appear(stamped, part)
+                facts["record"] = known.appear(given.stamped(marker.card, made), part)
 
         made = files.embed(
             marker,
             host,
             output,
-            asked,
+            given.options,
             rho=whose.rho,
             check=not no_check,
             replace=force,
             progress=progress_bar("embedding"),
             appear=appear,
         )
-    _tell(made, recurs, facts.get("record"))
+    recurs = known is None and position is None and not no_seal
+    issued = None if given.issued is None else given.issued.name
+    if public and issued is None:
+        say("too short for an identifier: the recording has none")
+    _tell(made, recurs, facts.get("record"), issued)
     facts |= {"output": output, "clipped": made.clipped, "position": made.position}
-    facts |= {"position_recurs": recurs, "not_carried": made.not_carried}
+    facts |= {"position_recurs": recurs, "not_carried": made.not_carried, "identifier": issued}
     if made.verdict is None:
         emit(facts, "marked, not read back", as_json)
     else:
         emit(as_plain(made.verdict) | facts, made.verdict.words, as_json)
 
 
-def _tell(made: "Written", recurs: bool, record: int | None) -> None:
+def _tell(made: "Written", recurs: bool, record: int | None, issued: str | None) -> None:
     """Print what is worth knowing of a file that was written."""
     from keybound.crypto import keystream
 
@@ -148,4 +155,4 @@ def _tell(made: "Written", recurs: bool, record: int | None) -> None:
         also = f", one of {keystream.USUAL} that recur (--party reserves one for each recording)"
         say(f"sealed at position {made.position}{also if recurs else ''}")
     if record is not None:
-        say(f"record {record}")
+        say(f"record {record}" + (f", identifier {issued}" if issued is not None else ""))

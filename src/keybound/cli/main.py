@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keybound.cli import batch, bench, embed, lab, parties, records, verify
+from keybound.cli import batch, bench, embed, identify, lab, parties, records, registry, verify
 from keybound.cli.terminal import (
     as_json,
     emit,
@@ -34,6 +34,7 @@ from keybound.cli.terminal import (
 from keybound.errors import KeyBoundError, missing
 
 if TYPE_CHECKING:
+    from keybound.identity.reading import Reading
     from keybound.types import Detection
 
 
@@ -69,12 +70,15 @@ def detect(
 ) -> None:
     """Detect whether RECORDINGS carry a mark, and where. No key is needed.
 
+    A public identifier is read too. Anyone can write one: its issuer can tell whether it is theirs.
+
     A folder stands for all recordings in it and its subfolders. Each of several recordings has one
     line.
     Exit status 0 if any is marked, 1 if none is, 2 if any could not be read.
     """
     from keybound.batch.manifest import expand
     from keybound.cli import plot
+    from keybound.identity.reading import read_public
     from keybound.watermark import files
     from keybound.watermark.options import DetectOptions
     from keybound.watermark.watermarker import Watermarker
@@ -102,9 +106,19 @@ def detect(
         tell_rate(found.false_alarms, false_alarms)
         if picture is not None:
             plot.draw(found, Path(picture), Path(path).name)
+        claims = read_public(found) if found.present else []
         text = in_a_line(found, path) if len(paths) > 1 else in_lines(found)
-        emit({"path": path} | found_as_plain(found, frames), text, as_json)
+        text = "\n".join([text, *(f"  {in_words(one)}" for one in claims)])
+        named = [{"identifier": one.name, "issuer": one.issuer} for one in claims]
+        row = {"path": path} | found_as_plain(found, frames) | {"claimed": named}
+        emit(row, text, as_json)
     sys.exit(2 if failed else 0 if marked else 1)
+
+
+def in_words(claimed: "Reading") -> str:
+    """Return a public identifier for people."""
+    where = ", ".join(f"{one.start_s:.1f} to {one.end_s:.1f} s" for one in claimed.spans)
+    return f"claims identifier {claimed.name} of issuer {claimed.issuer}: {where}"
 
 
 def found_as_plain(found: "Detection", frames: bool) -> dict[str, Any]:
@@ -168,10 +182,12 @@ def demo(out: str, model: str | None) -> None:
 
 cli.add_command(embed.embed)
 cli.add_command(verify.verify)
+cli.add_command(identify.identify)
 cli.add_command(parties.keygen)
 cli.add_command(parties.party)
 cli.add_command(batch.batch)
 cli.add_command(records.record)
+cli.add_command(registry.registry)
 cli.add_command(lab.attack)
 cli.add_command(lab.train)
 cli.add_command(lab.export)

@@ -19,7 +19,9 @@ from keybound.cli.terminal import (
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError
-from keybound.provenance.registry import Party, Registry
+from keybound.provenance.key_files import KeyFile
+from keybound.provenance.parties import Party
+from keybound.provenance.registry import Registry
 from keybound.watermark.claims import NOBODY, Claim, party_claim
 
 
@@ -94,9 +96,27 @@ def party_list(registry: str | None, as_json: bool) -> None:
     for one in known:
         row = dataclasses.asdict(one)
         row |= {"key_file": str(one.key_file), "created": one.created.isoformat()}
+        row |= {"since": one.kept.since.isoformat(), "older": [_plain(key) for key in one.older]}
         digits = -(-one.bits // 4)
         text = f"{one.name}\t0x{one.payload:0{digits}x}\t{one.key_id}\t{one.key_file}"
-        emit(row, text, as_json)
+        older = "".join(f"\n\tuntil then\t{key.id}\t{key.path}" for key in one.older)
+        emit(row, text + older, as_json)
+
+
+@party.command("rotate")
+@click.argument("name")
+@click.option("--key", "key_file", required=True, help="File of the new key.")
+@registry
+def party_rotate(name: str, key_file: str, registry: str | None) -> None:
+    """Give the party NAME a new key: new marks use it.
+
+    Older keys stay: each recording is verified with the key that its record names.
+    """
+    if key_file == "-":
+        raise click.UsageError("a party needs a key file, not a key on standard input")
+    with open_registry(registry) as parties:
+        made = parties.rotate(name, Path(key_file))
+    say(f"{name} has key {made.id} now")
 
 
 @party.command("remove")
@@ -107,6 +127,10 @@ def party_remove(name: str, registry: str | None) -> None:
     with open_registry(registry) as parties:
         parties.remove(name)
     say(f"removed {name}")
+
+
+def _plain(key: KeyFile) -> dict[str, str]:
+    return {"key_file": str(key.path), "key_id": key.id, "since": key.since.isoformat()}
 
 
 def claim(
@@ -124,10 +148,3 @@ def claim(
         raise click.UsageError("whose mark? --party NAME, or --key FILE and --payload NUMBER")
     codes.check_payload(payload, bits)
     return Claim("", Key.read(key_file), payload, None)
-
-
-def lone_key(key_file: str | None, *others: object) -> Key:
-    """Read the key of --payload-from-host, with which none of the others may be given."""
-    if key_file is None or any(one is not None and one is not False for one in others):
-        raise click.UsageError("--payload-from-host goes with --key FILE alone")
-    return Key.read(key_file)

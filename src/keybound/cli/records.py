@@ -1,13 +1,15 @@
-"""The verbs of `keybound record`, and the records that `verify` compares with."""
+"""The verbs of `keybound record`, and the record that `verify --record` names."""
 
 import json
 import sys
-from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import click
 
+from keybound import output
 from keybound.cli.terminal import (
     as_json,
     emit,
@@ -21,11 +23,10 @@ from keybound.cli.terminal import (
 )
 from keybound.crypto.keys import Key
 from keybound.crypto.signing import PUBLIC_BYTES, SigningKey
-from keybound.errors import KeyBoundError, NotGenuineError, RecordError
-from keybound.provenance import origin, records
+from keybound.errors import NotGenuineError, RecordError
+from keybound.provenance import records
 from keybound.provenance.records import Entry
-from keybound.provenance.registry import Registry
-from keybound.watermark.claims import Claim, Untried
+from keybound.watermark.claims import Claim
 
 number = click.argument("number", type=click.IntRange(1, (1 << 63) - 1))
 
@@ -40,7 +41,9 @@ def record() -> None:
 def record_list(name: str | None, registry: str | None, as_json: bool) -> None:
     """List the records, of all parties or of one."""
     with open_registry(registry) as known:
-        entries = known.records(None if name is None else known.get(name))
+        whose = [None] if name is None else known.versions(name)  # with each of its keys
+        found = [entry for one in whose for entry in known.records(one)]
+    entries = sorted(found, key=lambda one: one.number or 0)
     if not entries:
         say("there are no records (keybound embed --party makes one)")
     for entry in entries:
@@ -56,24 +59,89 @@ def record_show(number: int, registry: str | None, as_json: bool) -> None:
     whole = json.loads(entry.stamped.to_bytes())
     shown = whole["record"] | {"mac": whole["mac"]}
     shown["fingerprint"] = f"{len(entry.stamped.record.fingerprint.data)} bytes"
-    text = "\n".join(f"{name:12}{value}" for name, value in shown.items())
-    emit({"number": number} | whole, f"{'number':12}{number}\n{text}", as_json)
+    text = "\n".join(f"{name:16}{value}" for name, value in shown.items() if value is not None)
+    emit({"number": number} | whole, f"{'number':16}{number}\n{text}", as_json)
 
 
 @record.command("export")
-@number
-@click.argument("path", type=click.Path())
+@click.argument("what", nargs=-1, required=True, metavar="[NUMBER] PATH")
+@click.option("--all", "whole", is_flag=True, help="Export the whole registry, as JSONL.")
 @click.option(
     "--sign", "signer", type=click.Path(), help="Sign the record with the signing key in this file."
 )
 @registry
-def record_export(number: int, path: str, signer: str | None, registry: str | None) -> None:
-    """Write the record NUMBER to the file PATH, which must not exist yet."""
-    stamped = _entry(number, registry).stamped
+def record_export(
+    what: tuple[str, ...], whole: bool, signer: str | None, registry: str | None
+) -> None:
+    """Write the record NUMBER to the file PATH, which must not exist yet.
+
+    With --all there is no NUMBER: all records are written, with the parties, the names of their key
+    files (no key) and the positions and serials that are used up. keybound record import reads it.
+    """
+    if whole:
+        _export_all(what, signer, registry)
+        return
+    if len(what) != 2 or not what[0].isdecimal() or not 0 < int(what[0]) < 1 << 63:
+        raise click.UsageError("export NUMBER PATH, or --all PATH")
+    stamped = _entry(int(what[0]), registry).stamped
     if signer is not None:
         stamped = stamped.sign(SigningKey.read(signer))
-    stamped.write(path)
-    say(f"wrote {path}")
+    stamped.write(what[1])
+    say(f"wrote {what[1]}")
+
+
+def _export_all(what: tuple[str, ...], signer: str | None, registry: str | None) -> None:
+    if len(what) != 1 or signer is not None:
+        raise click.UsageError("--all goes with PATH alone")
+    count, hint = 0, "choose another name"
+    with (
+        open_registry(registry) as known,
+        output.writing(what[0], mode=output.PRIVATE, kind=RecordError, exists_hint=hint) as part,
+        part.open("wb") as file,
+    ):
+        for line in known.exported():
+            file.write(line)
+            count += line.startswith(b'{"mac":')
+    say(f"wrote {count} records to {what[0]}")
+
+
+@record.command("import")
+@click.argument("path", type=click.Path())
+@registry
+def record_import(path: str, registry: str | None) -> None:
+    """Import a registry that was exported with --all, all of it or nothing.
+
+    The MAC of each record is checked where the key of its party is at hand. A record that is here
+    already, or whose serial is void here, is refused.
+    """
+    try:
+        with Path(path).open("rb") as file, open_registry(registry) as known:
+            made = known.import_lines(file)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise RecordError(f"{path!r} cannot be read: {reason}") from error
+    say(f"imported {made.records} records, {made.parties} parties, {made.void} void serials")
+    if made.unchecked:
+        say(f"{made.unchecked} records are not checked: the keys of their parties are not here")
+
+
+@record.command("forget")
+@click.option(
+    "--before",
+    type=click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"]),
+    required=True,
+    help="Records made before this date, in UTC, such as 2026-01-31.",
+)
+@click.option("--dry-run", is_flag=True, help="Only count them.")
+@registry
+def record_forget(before: datetime, dry_run: bool, registry: str | None) -> None:
+    """Remove old records. Their serials and positions stay void: none is given again.
+
+    A recording whose record is gone is attributed by its payload and seal only.
+    """
+    with open_registry(registry) as known:
+        count = known.forget(before.replace(tzinfo=UTC), dry_run=dry_run)
+    say(f"{'would forget' if dry_run else 'forgot'} {count} records")
 
 
 @record.command("check")
@@ -105,7 +173,10 @@ def record_check(
             raise click.UsageError(f"a public key has {2 * PUBLIC_BYTES} hex digits")
         by, check = "signature", partial(stamped.check_signature, public)
     else:
-        by, check = "mac", partial(stamped.check, _key(name, key_file, registry))
+        by, check = (
+            "mac",
+            partial(stamped.check, _key(name, key_file, stamped.record.key, registry)),
+        )
     about = _brief(Entry(None, stamped))
     del about["number"]
     try:
@@ -152,45 +223,11 @@ def tell(path: str, payload: int | None, nonce: bytes, position: int | None) -> 
     return Told(entry, known.payload, known.nonce, known.position)
 
 
-def entries_of(claim: Claim, known: Registry | None, told: Told | None = None) -> tuple[Entry, ...]:
-    """Return the records of a claim: the one of --record, else those of the open registry.
-
-    Raise an error where one was not stamped with the key of the claim.
-    """
-    if told is not None:
-        if claim.payload != told.payload:
-            raise RecordError("the record is not of this party's payload")
-        told.entry.stamped.check(claim.key)
-        return (told.entry,)
-    return _kept(known, claim) if known is not None else ()
-
-
-def entries_of_any(
-    claims: Sequence[Claim], known: Registry
-) -> tuple[dict[str, tuple[Entry, ...]], list[Untried]]:
-    """Return the records of each party, and the parties whose records are changed or damaged.
-
-    Raise the first reason if that is so of all.
-    """
-    entries: dict[str, tuple[Entry, ...]] = {}
-    untried: list[Untried] = []
-    reasons: list[KeyBoundError] = []
-    for one in claims:
-        try:
-            entries[one.name] = _kept(known, one)
-        except KeyBoundError as error:
-            reasons.append(error)
-            untried.append(Untried(one.name, error.message))
-    if reasons and not entries:
-        raise reasons[0]
-    return entries, untried
-
-
-def _kept(known: Registry, claim: Claim) -> tuple[Entry, ...]:
-    entries = known.records(known.get(claim.name))
-    for entry in entries:
-        origin.check(entry, claim.key)
-    return entries
+def check(claim: Claim, told: Told) -> None:
+    """Raise an error where a record is not of this payload, or not stamped with the claim's key."""
+    if claim.payload != told.payload:
+        raise RecordError("the record is not of this party's payload")
+    told.entry.stamped.check(claim.key)
 
 
 def _entry(number: int, registry: str | None) -> Entry:
@@ -198,12 +235,14 @@ def _entry(number: int, registry: str | None) -> Entry:
         return known.record(number)
 
 
-def _key(name: str | None, key_file: str | None, registry: str | None) -> Key:
+def _key(name: str | None, key_file: str | None, key_id: str, registry: str | None) -> Key:
+    """Return the key in a file, or the key of a party: the one of this id, else the newest."""
     if name is None:
         assert key_file is not None
         return Key.read(key_file)
     with open_registry(registry) as known:
-        return known.get(name).key()
+        own = known.versions(name)
+        return next((one for one in own if one.key_id == key_id), own[0]).key()
 
 
 def _brief(entry: Entry) -> dict[str, str | int | float | None]:

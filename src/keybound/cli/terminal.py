@@ -122,8 +122,6 @@ def options(*made: Any) -> Callable[[F], F]:
     return dress
 
 
-ROLLING = "Change the code every second (with a record: evidence that survives neural codecs)."
-
 excerpt = click.option(
     "--excerpt",
     type=click.FloatRange(min=0, min_open=True),
@@ -164,18 +162,6 @@ position = click.option(
     "--position",
     type=click.IntRange(0, (1 << 32) - 1),
     help="Keystream position of the seal.",
-)
-from_host = click.option(
-    "--payload-from-host",
-    "from_host",
-    is_flag=True,
-    help="Use a keyed hash of the audio as payload: the mark does not verify on other audio.",
-)
-own_mask = click.option(
-    "--nonce-from-position",
-    "own_mask",
-    is_flag=True,
-    help="Derive the mask from the position: a known payload reveals no other recording's mask.",
 )
 nonce = click.option(
     "--nonce",

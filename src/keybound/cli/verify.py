@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from keybound.cli import records
-from keybound.cli.parties import claim, lone_key
+from keybound.cli.parties import claim
 from keybound.cli.terminal import (
     as_json,
     emit,
     false_alarms,
-    from_host,
     key_file,
     model,
     nonce,
     open_registry,
     options,
-    own_mask,
     party_name,
     payload,
     position,
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("recording", type=click.Path())
-@options(party_name, key_file, payload, from_host, nonce, own_mask, position)
+@options(party_name, key_file, payload, nonce, position)
 @options(speed, false_alarms)
 @click.option("--any", "anyone", is_flag=True, help="Try every registered party.")
 @click.option(
@@ -65,9 +63,7 @@ def verify(
     name: str | None,
     key_file: str | None,
     payload: int | None,
-    from_host: bool,
     nonce: bytes,
-    own_mask: bool,
     position: int | None,
     speed: float,
     false_alarms: float,
@@ -82,58 +78,67 @@ def verify(
     """Verify that RECORDING carries a party's mark. Exit status 0 if so, 1 if not.
 
     The grade is none, present (some mark), attributed (the payload agrees) or sealed (the keyed
-    pattern is found with p < 1e-6). A party's records give the mask and the keystream position of a
-    recording, and tell whether the audio is the one that was marked: a seal moved to other audio
-    (copy attack) does not count.
+    pattern is found with p < 1e-6, or the identifier of a record on its audio). The record of a
+    party's recording is found by the identifier that it spells, else by its audio, and tells where
+    its seal is and whether the audio is the one that was marked: a mark moved to other audio (copy
+    attack) does not count.
 
     With --any the parties whose mark it is come first, then one line on the others. A party that
     cannot be tried, for example because its key file is missing, is named; if none can be tried,
     the exit status is 2.
     """
     from keybound.watermark import files, verification
+    from keybound.watermark.candidates import Known
     from keybound.watermark.claims import Options
     from keybound.watermark.options import DetectOptions
     from keybound.watermark.watermarker import Watermarker
 
-    if own_mask and (nonce or from_host):
-        raise click.UsageError("--nonce-from-position excludes --nonce and --payload-from-host")
     marker = Watermarker(model)
     bits = marker.card.bits
     told = None
     if record is not None:
         told = records.tell(record, payload, nonce, position)
         payload, nonce, position = told.payload if name is None else None, told.nonce, told.position
-    asked = Options(nonce, position, speed / 100, own_mask)
+    asked = Options(nonce, position, speed / 100)
     claims: list[Claim] = []
     untried: list[Untried] = []
-    if from_host:
-        key = lone_key(key_file, name, payload, record, anyone)
-    elif anyone:
-        if name is not None or key_file is not None or payload is not None or record is not None:
-            raise click.UsageError("--any tries every party; name none")
-        with open_registry(registry) as known:
-            claims, untried = triable(known.list(), lambda one: party_claim(one, bits))
-            entries, unread = records.entries_of_any(claims, known)
-        claims, untried = [one for one in claims if one.name in entries], untried + unread
-    else:
-        with open_registry(registry) if name is not None else nullcontext() as opened:
+    if anyone and not (name is None and key_file is None and payload is None and record is None):
+        raise click.UsageError("--any tries every party; name none")
+    kept = anyone or name is not None
+    with open_registry(registry) if kept else nullcontext() as opened:
+        if anyone and opened is not None:
+            claims, untried = triable(opened.list(), lambda one: party_claim(one, bits))
+        else:
             claims = [claim(name, key_file, payload, opened, bits)]
-            entries = {claims[0].name: records.entries_of(claims[0], opened, told)}
-    for one in untried:
-        say(f"not tried: {one.error}")
-    how = DetectOptions(false_alarms, speed / 100)
-    found = files.analyse(marker, recording, how, progress=progress_bar("analysing"))
-    tell_rate(found.detection.false_alarms, false_alarms)
-    search = progress_bar("searching")
-    if from_host:
-        verdicts = [verification.judge_host(marker.card, found, key, asked, progress=search)]
-    else:
-        verdicts = verification.judge(marker.card, found, claims, entries, asked, progress=search)
+        if told is not None:
+            records.check(claims[0], told)
+        for one in untried:
+            say(f"not tried: {one.error}")
+        how = DetectOptions(false_alarms, speed / 100)
+        found = files.analyse(marker, recording, how, progress=progress_bar("analysing"))
+        tell_rate(found.detection.false_alarms, false_alarms)
+        if anyone and opened is not None:
+            found_of, unread = verification.judge_any(
+                marker.card, found, claims, Known(opened), asked
+            )
+            for one in unread:
+                say(f"not tried: {one.error}")
+            untried, verdicts = untried + unread, list(found_of.values())
+        else:
+            verdicts = verification.judge(
+                marker.card,
+                found,
+                claims,
+                None if opened is None else Known(opened),
+                asked,
+                record=None if told is None else told.entry,
+                progress=progress_bar("searching"),
+            )
     grade = verification.best(verdicts)
     if grade_only:
         emit({"grade": grade}, grade, as_json)
     elif anyone:
-        _print_all(dict(zip([one.name for one in claims], verdicts, strict=True)), untried, as_json)
+        _print_all(found_of, untried, as_json)
     else:
         who = claims[0].name if claims else ""
         named = {"party": who} if who else {}
@@ -173,7 +178,8 @@ def _print_all(verdicts: "dict[str, Verdict]", untried: Sequence[Untried], as_js
 
 def _theirs(verdict: "Verdict") -> bool:
     """Return whether the mark, the seal or the audio is a party's."""
-    return verdict.verified or verdict.placed.holds or verdict.origin.match == "same"
+    named = verdict.spelled is not None
+    return verdict.verified or named or verdict.seal.holds or verdict.origin.match == "same"
 
 
 def _on_others(verdicts: "Sequence[Verdict]", matched: bool) -> str:

@@ -18,7 +18,6 @@ Bits = npt.NDArray[np.uint8]
 
 MAX_BITS = 256
 MASK_LABEL = "keybound-1/mask"
-POSITION_PREFIX = b"position"  # of nonces, so that few others are like them
 
 
 def mask(key: Key, bits: int, nonce: bytes = b"") -> Bits:
@@ -31,15 +30,6 @@ def mask(key: Key, bits: int, nonce: bytes = b"") -> Bits:
     check_secret(key, nonce)
     data = key.derive(MASK_LABEL, (bits + 7) // 8, nonce)
     return np.unpackbits(np.frombuffer(data, dtype=np.uint8))[:bits]
-
-
-def position_nonce(position: int) -> bytes:
-    """Return the nonce that gives a recording its own mask, from its keystream position."""
-    hint = f"from 0 to {(1 << 32) - 1}"
-    position = check_integer("position", position, hint)
-    if not 0 <= position < 1 << 32:
-        raise CodeError(f"position {position} does not exist", hint=hint)
-    return POSITION_PREFIX + position.to_bytes(4, "big")
 
 
 def to_bits(payload: int, bits: int) -> Bits:

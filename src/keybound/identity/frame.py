@@ -1,14 +1,14 @@
-"""The frame: how a block of 64 bits is spread over seconds, and read at an unknown cut.
+"""The frame: how a block of bits is spread over seconds, and read at an unknown cut.
 
-Each second carries 16 sums of the block's bits, and from one second to the next the two words of
-the block are rotated by one bit. So what begins anywhere spells a rotated block, by the same sums:
-it is decoded once, and the rotation is tried on the result, 32 of them. Knows numbers: no keys, no
-audio.
+Each second carries 16 sums of the block's bits, and from one second to the next the words of the
+block, of 32 bits each, are rotated by one bit. So what begins anywhere spells a rotated block, by
+the same sums: it is decoded once, and the rotation is tried on the result, 32 of them. Knows
+numbers: no keys, no audio.
 """
 
 import hashlib
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +18,8 @@ from keybound.crypto.codes import Bits
 Doubles = npt.NDArray[np.float64]
 
 BITS = 16  # of the code of a second
-BLOCK_BITS = 64
-WORD_BITS = BLOCK_BITS // 2
+WORD_BITS = 32
 PERIOD = WORD_BITS  # seconds, after which the codes recur
-SEED = b"keybound frame 2"  # the number was searched: see `sums`
 CANDIDATES = 4  # blocks that are given for one reading
 PIECE = 8  # rows of a matrix that are multiplied at once
 _WORD = (1 << WORD_BITS) - 1
@@ -38,73 +36,93 @@ class Spelled:
     fit: float
 
 
-def rotated(block: int, seconds: int) -> int:
-    """Return the block as it stands some seconds later, or earlier below zero."""
-    by = seconds % PERIOD
-    left, right = block >> WORD_BITS, block & _WORD
-    left, right = (((w << by) | (w >> (WORD_BITS - by))) & _WORD for w in (left, right))
-    return left << WORD_BITS | right
+@dataclass(frozen=True)
+class Frame:
+    """A frame for blocks of so many words, whose sums a seed gives."""
+
+    words: int
+    seed: bytes
+
+    @property
+    def block_bits(self) -> int:
+        """Return the bits of a block."""
+        return self.words * WORD_BITS
+
+    @property
+    def least_seconds(self) -> int:
+        """Return the seconds in a row that determine a block where all are read."""
+        return self.block_bits // BITS
+
+    def rotated(self, block: int, seconds: int) -> int:
+        """Return the block as it stands some seconds later, or earlier below zero."""
+        by, made = seconds % PERIOD, 0
+        for word in range(self.words):
+            own = block >> word * WORD_BITS & _WORD
+            made |= ((own << by | own >> (WORD_BITS - by)) & _WORD) << word * WORD_BITS
+        return made
+
+    @cached_property
+    def sums(self) -> tuple[int, ...]:
+        """Return the sums of a second: for each code bit the bits of the block that it adds.
+
+        They come from SHAKE-256 of `seed`, whose number is the first for which any seconds in a
+        row that have as many bits as the block determine it.
+        """
+        size = self.block_bits // 8
+        data = hashlib.shake_256(self.seed).digest(BITS * size)
+        return tuple(int.from_bytes(data[n * size : (n + 1) * size], "big") for n in range(BITS))
+
+    def codes(self, block: int, first: int, count: int) -> Bits:
+        """Return the codes of seconds `first` to `first + count` of a recording: (count, BITS)."""
+        made = np.empty((count, BITS), np.uint8)
+        for row in range(count):
+            now = self.rotated(block, first + row)
+            made[row] = [(now & mask).bit_count() & 1 for mask in self.sums]
+        return made
+
+    @cached_property
+    def matrix(self) -> Bits:
+        """Return what each code bit of a period adds: (PERIOD * BITS, bits of the block).
+
+        Row (t, i) times the block that stands at second 0, the high bit first, is bit i of
+        second t.
+        """
+        masks = [self.rotated(mask, -second) for second in range(PERIOD) for mask in self.sums]
+        data = b"".join(mask.to_bytes(self.block_bits // 8, "big") for mask in masks)
+        return np.unpackbits(np.frombuffer(data, np.uint8)).reshape(-1, self.block_bits)
+
+    def spelled(self, soft: npt.ArrayLike) -> list[Spelled]:
+        """Return the blocks that fit soft code bits (seconds, BITS) best, the best first.
+
+        Above zero a bit is rather 1, and the further the surer; zero says nothing. Seconds that
+        carry the same code are added up. This is ordered-statistics decoding of order 3: the block
+        follows from the surest bits that determine it, with any three of them turned. No block
+        where they do not determine it.
+        """
+        read = np.asarray(soft, np.float64)
+        folded = np.zeros((PERIOD, BITS))
+        for second, values in enumerate(read):
+            folded[second % PERIOD] += values
+        used = np.flatnonzero(folded)
+        values, rows = folded.reshape(-1)[used], self.matrix[used]
+        inverse, basis = _surest(rows, np.argsort(-np.abs(values), kind="stable"))
+        if len(basis) < self.block_bits:
+            return []
+        weight = float(np.abs(values).sum())
+        follows = rows.astype(np.int64) @ inverse % 2  # of the basis: (used, bits of the block)
+        hard = (values[basis] > 0).astype(np.int64)
+        agrees = values * (2 * (follows @ hard % 2) - 1)  # (used,)
+        found = []
+        for fit, turned in _best(agrees, (1 - 2 * follows.T).astype(np.float64)):
+            bits = hard.copy()
+            bits[list(turned)] ^= 1
+            block = int("".join(map(str, inverse @ bits % 2)), 2)
+            found.append(Spelled(block, fit / weight))
+        return found
 
 
-@cache
-def sums() -> tuple[int, ...]:
-    """Return the sums of a second: of each code bit the bits of the block that it adds, as a mask.
-
-    They come from SHAKE-256 of `SEED`, whose number is the first for which any four seconds in a
-    row give all 64 bits.
-    """
-    data = hashlib.shake_256(SEED).digest(BITS * BLOCK_BITS // 8)
-    size = BLOCK_BITS // 8
-    return tuple(int.from_bytes(data[n * size : (n + 1) * size], "big") for n in range(BITS))
-
-
-def codes(block: int, first: int, count: int) -> Bits:
-    """Return the codes of the seconds `first` to `first + count` of a recording: (count, BITS)."""
-    made = np.empty((count, BITS), np.uint8)
-    for row in range(count):
-        now = rotated(block, first + row)
-        made[row] = [(now & mask).bit_count() & 1 for mask in sums()]
-    return made
-
-
-@cache
-def matrix() -> Bits:
-    """Return what each code bit of a period adds: (PERIOD * BITS, BLOCK_BITS), the high bit first.
-
-    Row (t, i) times the block that stands at second 0 is bit i of second t.
-    """
-    masks = [rotated(mask, -second) for second in range(PERIOD) for mask in sums()]
-    data = b"".join(mask.to_bytes(BLOCK_BITS // 8, "big") for mask in masks)
-    return np.unpackbits(np.frombuffer(data, np.uint8)).reshape(-1, BLOCK_BITS)
-
-
-def spelled(soft: npt.ArrayLike) -> list[Spelled]:
-    """Return the blocks that fit soft code bits (seconds, BITS) best, the best first.
-
-    Above zero a bit is rather 1, and the further the surer. Seconds that carry the same code are
-    added up. This is ordered-statistics decoding of order 3: the block follows from the surest 64
-    bits that determine it, with any three of them turned. No block where they do not determine it.
-    """
-    read = np.asarray(soft, np.float64)
-    folded = np.zeros((PERIOD, BITS))
-    for second, values in enumerate(read):
-        folded[second % PERIOD] += values
-    used = min(len(read), PERIOD) * BITS
-    values, rows = folded.reshape(-1)[:used], matrix()[:used]
-    weight = float(np.abs(values).sum())
-    inverse, basis = _surest(rows, np.argsort(-np.abs(values), kind="stable"))
-    if len(basis) < BLOCK_BITS or weight == 0:
-        return []
-    follows = rows.astype(np.int64) @ inverse % 2  # of the basis: (used, BLOCK_BITS)
-    hard = (values[basis] > 0).astype(np.int64)
-    agrees = values * (2 * (follows @ hard % 2) - 1)  # (used,)
-    found = []
-    for fit, turned in _best(agrees, (1 - 2 * follows.T).astype(np.float64)):
-        bits = hard.copy()
-        bits[list(turned)] ^= 1
-        block = int("".join(map(str, inverse @ bits % 2)), 2)
-        found.append(Spelled(block, fit / weight))
-    return found
+KEYED = Frame(2, b"keybound frame 2")
+PUBLIC = Frame(3, b"keybound public frame 8")
 
 
 def _surest(rows: Bits, order: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], list[int]]:
@@ -112,30 +130,31 @@ def _surest(rows: Bits, order: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.in
 
     Rows are eliminated as integers: below the row stands which of the chosen rows it is the sum of.
     """
+    size = rows.shape[1]
     chosen: list[int] = []
     pivots: dict[int, int] = {}  # highest bit -> row with it, and the rows that it is made of
     packed = [int.from_bytes(np.packbits(row).tobytes(), "big") for row in rows]
     for index in order:
-        value = packed[index] << BLOCK_BITS | 1 << len(chosen)
-        while value >> BLOCK_BITS:
+        value = packed[index] << size | 1 << len(chosen)
+        while value >> size:
             top = value.bit_length() - 1
             if top not in pivots:
                 pivots[top] = value
                 chosen.append(int(index))
                 break
             value ^= pivots[top]
-        if len(chosen) == BLOCK_BITS:
+        if len(chosen) == size:
             break
-    made = np.zeros((BLOCK_BITS, BLOCK_BITS), np.int64)
+    made = np.zeros((size, size), np.int64)
     for top in sorted(pivots):  # lower ones are unit rows by now
         value = pivots[top]
         for lower in sorted((t for t in pivots if t < top), reverse=True):
             if value >> lower & 1:
                 value ^= pivots[lower]
         pivots[top] = value
-        sources = value & ((1 << BLOCK_BITS) - 1)
-        column = 2 * BLOCK_BITS - 1 - top  # of the block, the high bit first
-        made[column] = [sources >> n & 1 for n in range(BLOCK_BITS)]
+        sources = value & ((1 << size) - 1)
+        column = 2 * size - 1 - top  # of the block, the high bit first
+        made[column] = [sources >> n & 1 for n in range(size)]
     return made, chosen
 
 

@@ -1,43 +1,60 @@
-"""Identifiers: a serial with a check, encrypted as one block, and read back from a detection.
+"""Identifiers: a serial with a check, encrypted as one block that the codes of a recording spell.
 
-Whoever has no key of the registry learns neither serial nor record; the encrypted block itself can
-be read, linked between copies and copied by anyone. Knows detections and keys: no audio.
+A keyed identifier is encrypted under a key of a registry: whoever has none learns neither serial
+nor record. A public one is encrypted under the published key and names its issuer: anyone reads it,
+and anyone can write one. The block itself can be read, linked between copies and copied by anyone.
+Knows keys and numbers: no audio, no detections.
 """
 
+import hashlib
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from keybound.crypto.codes import Bits, check_integer
+from keybound.crypto.keys import Key
 from keybound.errors import CodeError
-from keybound.identity import frame
+from keybound.identity.frame import KEYED, PUBLIC, Frame
 from keybound.identity.permutation import Permutation
-from keybound.seal.rolling import Cells
-from keybound.types import Detection
 
 SERIAL_BITS = 40
-CHECK_BITS = frame.BLOCK_BITS - SERIAL_BITS  # zeros beside the serial, before it is encrypted
-LEADS = 3  # beginnings within a second that are decoded, those that are read most clearly
-# What one key may be asked of one view of a recording: every answer is a chance to be wrong.
-TRIES = LEADS * frame.CANDIDATES * frame.PERIOD
+ISSUER_BITS = 16
+CHECK_BITS = KEYED.block_bits - SERIAL_BITS  # zeros beside the serial, before it is encrypted
+PUBLIC_CHECK_BITS = PUBLIC.block_bits - SERIAL_BITS - ISSUER_BITS
+PUBLIC_LABEL = "keybound-1/public-identifier"
+PUBLISHED = Key(hashlib.sha256(b"keybound public identifiers").digest())
 
 
 @dataclass(frozen=True)
-class Reading:
-    """A serial that a recording spells.
+class Identifier:
+    """What the codes of a recording spell: an encrypted block, and how it is spread."""
 
-    `key` is the number of the key that opened it, `start_s` how far into the recording that was
-    marked it begins, up to a multiple of 32 s, and `fit` how well the codes agree, up to 1.
-    """
+    block: int
+    frame: Frame = KEYED
+
+    def codes(self, first: int, count: int) -> Bits:
+        """Return the codes of some seconds of the recording: (count, bits)."""
+        return self.frame.codes(self.block, first, count)
+
+    def of_blocks(self, blocks: npt.NDArray[np.int64], block_s: float) -> Bits:
+        """Return the code of each block of samples of the recording: (blocks, bits)."""
+        seconds = np.maximum(0, np.floor((blocks + 0.5) * block_s)).astype(np.int64)
+        first = int(seconds.min())
+        own: Bits = self.codes(first, int(seconds.max()) - first + 1)[seconds - first]
+        return own
+
+
+class Opened(NamedTuple):
+    """What a block holds: a serial; the number of the key, or the issuer of a public one."""
 
     serial: int
-    key: int
-    start_s: float
-    fit: float
-    channel: int | None
+    key: int | None
+    issuer: int | None
 
 
 def draw() -> int:
@@ -45,54 +62,51 @@ def draw() -> int:
     return secrets.randbits(SERIAL_BITS)
 
 
-def block_of(serial: int, keyed: Permutation) -> int:
-    """Return the encrypted block of a serial."""
-    hint = f"from 0 to {(1 << SERIAL_BITS) - 1}"
-    serial = check_integer("serial", serial, hint)
-    if not 0 <= serial < 1 << SERIAL_BITS:
-        raise CodeError(f"serial {serial} does not exist", hint=hint)
-    return keyed.encrypt(serial << CHECK_BITS)
+def keyed(serial: int, key: Permutation | Key) -> Identifier:
+    """Return the identifier of a serial under a key of a registry, or under its permutation."""
+    own = Permutation(key) if isinstance(key, Key) else key
+    return Identifier(own.encrypt(check_serial(serial) << CHECK_BITS))
 
 
-def of_blocks(block: int, blocks: npt.NDArray[np.int64], block_s: float) -> Bits:
-    """Return the code of each block of samples of a recording: (blocks, frame.BITS)."""
-    seconds = np.maximum(0, np.floor((blocks + 0.5) * block_s)).astype(np.int64)
-    first = int(seconds.min())
-    own: Bits = frame.codes(block, first, int(seconds.max()) - first + 1)[seconds - first]
-    return own
+def public(serial: int, issuer: int) -> Identifier:
+    """Return the public identifier of a serial of an issuer."""
+    told = check_serial(serial) << ISSUER_BITS | check_issuer(issuer)
+    return Identifier(published().encrypt(told << PUBLIC_CHECK_BITS), PUBLIC)
 
 
-def read(found: Detection, keys: Sequence[Permutation]) -> list[Reading]:
-    """Return the serials that a recording spells under some keys, the one that fits best first.
-
-    Each view that is marked is decoded at the beginnings that are read most clearly; the key of
-    every block and rotation is then told by the check. A wrong serial passes it with a chance of
-    `TRIES` times keys and views in 2^24, and names one of a registry's records with as many times
-    their number in 2^64: who asks must look it up there.
-    """
-    best: dict[int, Reading] = {}
-    for view in found.views:
-        cells = Cells(view)
-        soft = {lead: cells.seconds(lead)[0] for lead in range(cells.second)}
-        clearest = sorted(soft, key=lambda lead: -float(np.abs(soft[lead]).sum()))
-        for lead in clearest[:LEADS]:
-            for one in frame.spelled(soft[lead]):
-                for reading in _opened(one, keys, lead * cells.cell_s, view.channel):
-                    known = best.get(reading.serial)
-                    if known is None or reading.fit > known.fit:
-                        best[reading.serial] = reading
-    return sorted(best.values(), key=lambda one: -one.fit)
+@cache
+def published() -> Permutation:
+    """Return the permutation of public identifiers, whose key is published."""
+    return Permutation(PUBLISHED, PUBLIC.block_bits, PUBLIC_LABEL)
 
 
-def _opened(
-    spelled: frame.Spelled, keys: Sequence[Permutation], lead_s: float, channel: int | None
-) -> list[Reading]:
-    """Return the serials of a block under any key and rotation whose check holds."""
+def opened(block: int, frame: Frame, keys: Sequence[Permutation]) -> list[Opened]:
+    """Return what a block holds under each key, where the check holds; public ones need none."""
+    if frame == PUBLIC:
+        told, check = divmod(published().decrypt(block), 1 << PUBLIC_CHECK_BITS)
+        serial, issuer = divmod(told, 1 << ISSUER_BITS)
+        return [Opened(serial, None, issuer)] if check == 0 else []
     found = []
-    for second in range(frame.PERIOD):
-        block = frame.rotated(spelled.block, -second)
-        for number, key in enumerate(keys):
-            serial, check = divmod(key.decrypt(block), 1 << CHECK_BITS)
-            if check == 0:
-                found.append(Reading(serial, number, second + lead_s, spelled.fit, channel))
+    for number, key in enumerate(keys):
+        serial, check = divmod(key.decrypt(block), 1 << CHECK_BITS)
+        if check == 0:
+            found.append(Opened(serial, number, None))
     return found
+
+
+def check_serial(serial: int) -> int:
+    """Return a serial; raise `CodeError` for a number that is none."""
+    return _checked("serial", serial, SERIAL_BITS)
+
+
+def check_issuer(issuer: int) -> int:
+    """Return the number of an issuer; raise `CodeError` for a number that is none."""
+    return _checked("issuer", issuer, ISSUER_BITS)
+
+
+def _checked(what: str, number: int, bits: int) -> int:
+    hint = f"from 0 to {(1 << bits) - 1}"
+    number = check_integer(what, number, hint)
+    if not 0 <= number < 1 << bits:
+        raise CodeError(f"{what} {number} does not exist", hint=hint)
+    return number

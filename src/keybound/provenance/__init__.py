@@ -1,1 +1,1 @@
-"""Which recording it is: fingerprints, records, the registry, the content tag."""
+"""Which recording it is: fingerprints, records, the registry."""

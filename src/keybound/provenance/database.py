@@ -40,11 +40,12 @@ class Words(NamedTuple):
     types: tuple[tuple[str, str], ...]  # of columns, as `schema` has them, and in this database
     begin: str  # a transaction that writes
     exclusive: str  # one whose commit no reader may hold up
+    erasing: str  # before rows are deleted that nobody is to read again
     unlocked: str  # at the end of a SELECT: without the rows that another transaction changes
 
 
 # One program writes at a time; readers can hold up a commit, unless the lock is exclusive.
-SQLITE = Words((), "BEGIN IMMEDIATE", "BEGIN EXCLUSIVE", "")
+SQLITE = Words((), "BEGIN IMMEDIATE", "BEGIN EXCLUSIVE", "PRAGMA secure_delete = ON", "")
 # Writers are serialised by the locks of rows: whoever reserves positions holds the row of the key
 # in `stream`, whoever publishes a file its row in `pending`. So keys do not wait for each other, as
 # they would for one advisory lock, and a lock ends with its transaction or connection. Each
@@ -59,6 +60,7 @@ POSTGRES = Words(
     ),
     "BEGIN ISOLATION LEVEL READ COMMITTED",
     "BEGIN ISOLATION LEVEL READ COMMITTED",
+    "SELECT 1",  # autovacuum makes the room free for other rows
     " FOR UPDATE SKIP LOCKED",
 )
 SESSION = (
@@ -143,8 +145,11 @@ class Database:
     def writing(self, exclusive: bool = False) -> Iterator[None]:
         """Do what is inside in one transaction, which is undone where something is raised.
 
-        With `exclusive` nobody can hold up its commit.
+        Within another it is a part of that. With `exclusive` nobody can hold up its commit.
         """
+        if self._inside:
+            yield
+            return
         self.execute(self.words.exclusive if exclusive else self.words.begin)
         self._inside = True
         try:

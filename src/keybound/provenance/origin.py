@@ -1,8 +1,7 @@
-"""Origin: which of a party's records a recording is, or that its mark is a copy attack.
+"""Origin: which of a party's records a recording is, or that it is none of them.
 
-A seal gives its keystream position, and the record of that position the fingerprint of the audio. A
-seal on other audio than its record was moved there. Knows levels, records and the evidence of the
-seal: no audio, no networks, no registry.
+A mark on other audio than its record was moved there. Knows levels and records: no audio, no
+networks, no registry.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,6 @@ from keybound.crypto.keys import Key
 from keybound.errors import RecordError
 from keybound.provenance.matching import SPEED, Match, Sketch, match
 from keybound.provenance.records import Entry
-from keybound.seal.search import Sealed
 from keybound.types import Floats, Levels
 
 MATCHES = ("same", "other", "unclear", "none")
@@ -28,8 +26,7 @@ class Origin:
     `match` is `same` (it is the recording of a record), `other` (a copy of none that was compared,
     and would have been found), `unclear`, or `none` (there is no record to compare with). `record`
     is the number of the nearest one and `created` its time; `p` bounds the probability that other
-    speech matches any of the `compared` records so well. Where the payload is a content tag, it is
-    compared instead of records, and `compared` is 0.
+    speech matches any of the `compared` records so well.
     """
 
     match: str = "none"
@@ -48,9 +45,6 @@ class Origin:
 
     def words(self, *, sealed: bool, marked: bool) -> str:
         """Return the end of a verdict's sentence; empty where nothing was compared."""
-        if self.match != "none" and not self.compared:
-            how = "matches" if self.match == "same" else "does not match"
-            return f"; its payload {how} this audio (p = {self.p:.2g})"
         if self.match == "same":
             parts = "".join(f"; not {a:.0f} to {b:.0f} s" for a, b in self.differs_s)
             note = "" if sealed or marked else ", without this party's mark"
@@ -85,16 +79,19 @@ class Compared(NamedTuple):
         if not self.found:
             return UNTRACED
         best, entry = min(self.found, key=lambda pair: (pair[0].decision != "same", pair[0].p))
+        return self.origin_of(best, entry)
+
+    def origin_of(self, match: Match, entry: Entry) -> Origin:
+        """Return the origin with one of the records as the nearest."""
         decision = _decide([one for one, _ in self.found], searched=self.searched)
-        record = entry.stamped.record
         return Origin(
             match=decision,
             record=entry.number,
-            created=_moment(record.created),
-            p=best.p,
-            agreement=best.agreement,
+            created=_moment(entry.stamped.record.created),
+            p=match.p,
+            agreement=match.agreement,
             compared=len(self.found),
-            differs_s=best.differs_s if decision == "same" else (),
+            differs_s=match.differs_s if decision == "same" else (),
         )
 
 
@@ -122,27 +119,6 @@ def compare(
     if few and not any(one.settled for one, _ in found):
         found = _compare(sketch, entries, SPEED, tries * len(entries))
     return Compared(found, few)
-
-
-def trace(
-    recording: Floats | Levels | Mapping[int | None, Levels] | Sketch,
-    seal: Sealed,
-    entries: Sequence[Entry],
-    *,
-    key: Key,
-    tries: int = 1,
-    among: int = 0,
-) -> Origin:
-    """Return which record a recording is.
-
-    Where the seal holds, the records of its position are compared; if there are none, all are, but
-    then none of them counts against the seal.
-    """
-    placed = [one for one in entries if one.stamped.record.position == seal.position]
-    if seal.holds and placed:
-        return compare(recording, placed, key=key, tries=tries).origin
-    found = compare(recording, entries, key=key, tries=tries, among=among).origin
-    return UNTRACED if seal.holds and found.match != "same" else found
 
 
 def _compare(

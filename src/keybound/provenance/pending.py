@@ -9,29 +9,45 @@ it alone. Knows records, parts and the tables of `schema`: no audio.
 import contextlib
 import hashlib
 import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 from keybound import stages
 from keybound.errors import RecordError, RegistryError
 from keybound.output import Part
-from keybound.provenance import positions, records
-from keybound.provenance.database import Database, Value
+from keybound.provenance import packing, positions, records, serials
+from keybound.provenance.database import Database, TakenError, Value
 from keybound.provenance.records import Stamped
 
-COLUMNS = "party, key, position, nonce, sha256, data"
-KEEP = f"INSERT INTO record ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?) RETURNING number"
+COLUMNS = "serial, party, key, position, created, nonce, sha256, data"
+KEEP = f"INSERT INTO record ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING number"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def keep(database: Database, stamped: Stamped) -> int:
-    """Add a record and return its number."""
-    return int(database.rows(KEEP, columns(stamped))[0][0])
+    """Add a record and return its number; raise an error where another has its serial."""
+    serial = stamped.record.serial
+    try:
+        number = int(database.rows(KEEP, columns(stamped))[0][0])
+    except TakenError:
+        raise RegistryError(f"there is a record with serial {serial} already") from None
+    if serial is not None:
+        serials.reserve(database, [serial])
+    return number
 
 
 def columns(stamped: Stamped) -> tuple[Value, ...]:
     """Return what is stored of a record: what it is found by, and the whole."""
     one = stamped.record
     sha256 = None if one.sha256 is None else bytes.fromhex(one.sha256)
-    return (one.party, one.key, one.position, one.nonce or None, sha256, stamped.to_bytes())
+    found_by = (one.serial, one.party, one.key, one.position, microseconds(one.created))
+    return (*found_by, one.nonce or None, sha256, packing.packed(stamped.to_bytes()))
+
+
+def microseconds(moment: datetime) -> int:
+    """Return a time as it is stored: in microseconds since 1970."""
+    return (moment - EPOCH) // timedelta(microseconds=1)
 
 
 def appear(database: Database, stamped: Stamped, part: Part) -> int:
@@ -79,6 +95,49 @@ def settle(database: Database) -> None:
                     keep(database, stamped)
                 if one.position is not None:
                     positions.end(database, one.key, one.position)
+
+
+class Unfinished(NamedTuple):
+    """What a machine has not ended: records of files that are about to appear, and tasks."""
+
+    machine: str
+    files: int
+    tasks: int
+
+
+def unfinished(database: Database) -> tuple[Unfinished, ...]:
+    """Return what machines have not ended, in the order of their names."""
+    files = dict(database.rows("SELECT machine, count(*) FROM pending GROUP BY machine"))
+    held = "SELECT machine, count(*) FROM reserved WHERE task IS NOT NULL GROUP BY machine"
+    tasks = dict(database.rows(held))
+    names = sorted(files.keys() | tasks.keys())
+    return tuple(Unfinished(name, files.get(name, 0), tasks.get(name, 0)) for name in names)
+
+
+def settle_for(database: Database, machine: str) -> Unfinished:
+    """Keep the records that a machine left waiting and end its tasks; return how many.
+
+    Those of this machine that wait are left: its files can be seen (`settle`).
+    """
+    query = f"SELECT id, data FROM pending WHERE machine = ?{database.words.unlocked}"
+    with database.writing():
+        waiting = [] if machine == stages.machine() else database.rows(query, (machine,))
+        for number, data in waiting:
+            keep(database, _stamped(data))
+            database.execute("DELETE FROM pending WHERE id = ?", (number,))
+        ends = "DELETE FROM reserved WHERE machine = ? AND task IS NOT NULL"
+        tasks = database.execute(ends, (machine,))
+    return Unfinished(machine, len(waiting), tasks)
+
+
+def forget(database: Database, before: datetime, *, dry_run: bool = False) -> int:
+    """Remove the records made before a time and return how many; or only count them."""
+    made = microseconds(before)
+    if dry_run:
+        query = "SELECT count(*) FROM record WHERE created < ?"
+        return int(database.rows(query, (made,))[0][0])
+    database.rows(database.words.erasing)
+    return database.execute("DELETE FROM record WHERE created < ?", (made,))
 
 
 def _stamped(data: bytes) -> Stamped:

@@ -6,10 +6,12 @@ whose work fails is void: it is never reserved again. Whoever reserves holds the
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from keybound import stages
 from keybound.crypto.keystream import POSITIONS, check_position
 from keybound.errors import RegistryError
+from keybound.provenance import serials
 from keybound.provenance.database import Database
 
 # Changes nothing, and locks the row of the key: in SQLite the whole file is locked already.
@@ -18,6 +20,13 @@ HOLD = (
     " ON CONFLICT (key) DO UPDATE SET next = stream.next RETURNING next"
 )
 AT_ONCE = 500  # tasks in a statement
+
+
+class Reserved(NamedTuple):
+    """What a task marks with: a position of the key and a serial of the registry."""
+
+    position: int
+    serial: int
 
 
 def next_position(database: Database, key: str) -> int:
@@ -45,25 +54,30 @@ def reserve_at(database: Database, key: str, position: int) -> None:
             )
 
 
-def reserve_for(database: Database, key: str, tasks: Sequence[str]) -> dict[str, int]:
-    """Reserve a position for each task; a task that has one and did not end keeps it.
+def reserve_for(database: Database, key: str, tasks: Sequence[str]) -> dict[str, Reserved]:
+    """Reserve a position and a serial for each task; one that did not end keeps its own.
 
     Tasks are of this machine: equal names on two of them are two tasks.
     """
     here = stages.machine()
-    given: dict[str, int] = {}
+    given: dict[str, Reserved] = {}
     with database.writing():
         position = _hold(database, key)
         for start in range(0, len(tasks), AT_ONCE):
             some = tasks[start : start + AT_ONCE]
             marks = ", ".join("?" * len(some))
             own = f"key = ? AND machine = ? AND task IN ({marks})"
-            query = f"SELECT task, position FROM reserved WHERE {own}"
-            given |= {task: int(held) for task, held in database.rows(query, (key, here, *some))}
+            query = f"SELECT task, position, serial FROM reserved WHERE {own}"
+            given |= {
+                row[0]: Reserved(*row[1:]) for row in database.rows(query, (key, here, *some))
+            }
         left = [task for task in tasks if task not in given]
-        new = dict(zip(left, _following(database, key, position, len(left)), strict=True))
-        insert = "INSERT INTO reserved (key, position, machine, task) VALUES (?, ?, ?, ?)"
-        database.execute_many(insert, [(key, place, here, task) for task, place in new.items()])
+        places = _following(database, key, position, len(left))
+        drawn = serials.draw(database, len(left))
+        new = {task: Reserved(*own) for task, *own in zip(left, places, drawn, strict=True)}
+        names = "key, position, serial, machine, task"
+        insert = f"INSERT INTO reserved ({names}) VALUES (?, ?, ?, ?, ?)"
+        database.execute_many(insert, [(key, *own, here, task) for task, own in new.items()])
     return given | new
 
 

@@ -11,7 +11,6 @@ import hmac
 import json
 import os
 import re
-import unicodedata
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,9 +20,12 @@ from keybound import output
 from keybound.crypto import codes, keystream, signing
 from keybound.crypto.keys import KEY_ID_BYTES, Key
 from keybound.errors import KeyBoundError, NotGenuineError, RecordError
+from keybound.identity.identifier import SERIAL_BITS
+from keybound.provenance import declared
+from keybound.provenance.declared import NOTHING, Declared, canonical, check_text
 from keybound.provenance.fingerprint import Fingerprint
 
-VERSION = 1
+VERSION = 2
 MAC_LABEL = "keybound-1/record"
 MAC_BYTES = 32
 SIGNED = b"keybound-1/record-signature\0"  # the purpose of a signature, before what it signs
@@ -49,7 +51,11 @@ class Record:
     samples: int  # of one channel of the marked recording
     rate: int
     sha256: str | None  # of the file that was written, where there is one
-    fingerprint: Fingerprint
+    fingerprint: Fingerprint  # of no columns where none is kept
+    serial: int | None = None  # that its codes spell; None for a recording without identifier
+    registry_key: str | None = None  # the id of the key that encrypts its block
+    public: bool = False  # whether that is the published key
+    declared: Declared = NOTHING
     version: int = VERSION
 
     def __post_init__(self) -> None:
@@ -62,7 +68,7 @@ class Record:
         if self.position is not None:
             keystream.check_position(self.position)
         for what, text in (("party", self.party), ("detector", self.detector)):
-            _check_text(what, text)
+            check_text(what, text, TEXT_MAX)
         if len(self.nonce) > NONCE_MAX:
             raise RecordError(f"the nonce of a record has more than {NONCE_MAX} bytes")
         _check_hex("key", self.key, KEY_ID_BYTES)
@@ -70,12 +76,25 @@ class Record:
             _check_hex("file's hash", self.sha256, 32)
         if not (0 <= self.samples < 1 << 53 and 0 < self.rate < 1 << 31):
             raise RecordError("the length or the rate of a record is out of range")
+        self._check_identifier()
+
+    def _check_identifier(self) -> None:
+        if self.registry_key is not None:
+            _check_hex("registry's key", self.registry_key, KEY_ID_BYTES)
+        if self.serial is None:
+            if self.public or self.registry_key is not None:
+                raise RecordError("a record without a serial names a key of identifiers")
+            return
+        if not 0 <= self.serial < 1 << SERIAL_BITS:
+            raise RecordError(f"the serial of a record has more than {SERIAL_BITS} bits")
+        if not self.public and self.registry_key is None:
+            raise RecordError("a record with a serial names no key of its registry")
 
     def to_bytes(self) -> bytes:
         """Return the canonical JSON: of one record there is exactly one."""
-        return _canonical(self._fields())
+        return canonical(self._members())
 
-    def _fields(self) -> dict[str, Any]:
+    def _members(self) -> dict[str, Any]:
         return {
             "bits": self.bits,
             "columns": self.fingerprint.columns,
@@ -87,10 +106,14 @@ class Record:
             "party": self.party,
             "payload": f"{self.payload:0{(self.bits + 3) // 4}x}",
             "position": self.position,
+            "public": self.public,
             "rate": self.rate,
+            "registry_key": self.registry_key,
             "samples": self.samples,
+            "serial": self.serial,
             "sha256": self.sha256,
             "version": self.version,
+            **self.declared.members(),
         }
 
 
@@ -140,10 +163,10 @@ class Stamped:
 
     def to_bytes(self) -> bytes:
         """Return the contents of the file that the record is exported as."""
-        whole = {"mac": self.mac.hex(), "record": self.record._fields()}
+        whole = {"mac": self.mac.hex(), "record": self.record._members()}
         if self.signature:
             whole |= {"public": self.public.hex(), "signature": self.signature.hex()}
-        return _canonical(whole) + b"\n"
+        return canonical(whole) + b"\n"
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Export the record to a new file of mode 0600; one that exists is never replaced."""
@@ -213,8 +236,10 @@ def _stamped(whole: dict[str, Any]) -> Stamped:
     # True is 1 to Python and another word in JSON, which would come back as it was.
     if any(type(number) is not int for number in numbers):
         raise TypeError("no number")
-    if type(fields["position"]) not in (int, type(None)):
+    if any(type(fields[name]) not in (int, type(None)) for name in ("position", "serial")):
         raise TypeError("no position")
+    if type(fields["public"]) is not bool:
+        raise TypeError("no truth value")
     return Stamped(_record(fields), mac, public, signature)
 
 
@@ -236,13 +261,12 @@ def _record(fields: dict[str, Any]) -> Record:
         rate=fields["rate"],
         sha256=fields["sha256"],
         fingerprint=Fingerprint(fields["columns"], data),
+        serial=fields["serial"],
+        registry_key=fields["registry_key"],
+        public=fields["public"],
+        declared=declared.parse(fields),
         version=fields["version"],
     )
-
-
-def _canonical(value: dict[str, Any]) -> bytes:
-    """Write JSON as RFC 8785 does, for objects whose numbers are all integers below 2^53."""
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
 
 
 def _mac(record: Record, key: Key) -> bytes:
@@ -251,13 +275,6 @@ def _mac(record: Record, key: Key) -> bytes:
 
 def _to_time(moment: datetime) -> str:
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")  # strftime cuts years
-
-
-def _check_text(what: str, text: str) -> None:
-    good = 0 < len(text) <= TEXT_MAX and text.isprintable() and text == text.strip()
-    if not (good and unicodedata.is_normalized("NFC", text)):
-        rule = f"1 to {TEXT_MAX} printable characters in form NFC, without spaces at their ends"
-        raise RecordError(f"the {what} of a record is not a name", hint=rule)
 
 
 def _check_hex(what: str, text: str, length: int) -> None:

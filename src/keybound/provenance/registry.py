@@ -1,33 +1,40 @@
 """The registry: parties, records and keystream positions in an SQLite file or on PostgreSQL.
 
-Holds the path of each key file and the key id, never the key itself; which
-positions of each keystream are reserved (`positions`); and the records of what was marked, which
-appear with their files (`pending`). Knows nothing of audio or networks, and leaves to its caller
-which registry to open: `default_place` only says where one is usually kept. The tables are made in
-`schema` and specified in docs/spec.md; `database` knows the two kinds of it.
+Holds the path of each key file and the key id, never the key itself (`parties`, `settings`); which
+positions of each keystream and which serials are reserved (`positions`, `serials`); and the records
+of what was marked, which appear with their files (`pending`). Knows nothing of audio or networks,
+and leaves to its caller which registry to open: `default_place` only says where one usually is.
+The tables are made in `schema` and specified in docs/spec.md; `database` knows the two kinds of it.
 """
 
 import contextlib
 import os
-import re
-import unicodedata
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-from keybound.crypto import codes
-from keybound.crypto.keys import KEY_ID_BYTES, Key
-from keybound.errors import CodeError, RecordError, RegistryError
+from keybound.crypto.keys import Key
+from keybound.errors import RecordError, RegistryError
 from keybound.output import Part
-from keybound.provenance import pending, positions, records, schema
-from keybound.provenance.database import ReadOnlyError, TakenError, Value, is_address
+from keybound.provenance import (
+    packing,
+    parties,
+    pending,
+    positions,
+    schema,
+    serials,
+    settings,
+    transfer,
+)
+from keybound.provenance.database import ReadOnlyError, Value, is_address
+from keybound.provenance.declared import Declared
+from keybound.provenance.key_files import KeyFile
+from keybound.provenance.parties import Party
+from keybound.provenance.pending import Unfinished
+from keybound.provenance.positions import Reserved
 from keybound.provenance.records import Entry, Stamped
-
-NAME_MAX = 100
-COLUMNS = "name, payload, bits, rho, key_file, key_id, created"
-PARTIES = f"SELECT {COLUMNS}, coalesce(next, 0) FROM party LEFT JOIN stream ON key = key_id"
+from keybound.provenance.transfer import Imported
 
 
 def default_place() -> Path | str:
@@ -39,55 +46,6 @@ def default_place() -> Path | str:
     if not data.is_absolute():  # the XDG rules ignore a relative folder
         data = Path.home() / ".local" / "share"
     return data / "keybound" / "registry.sqlite"
-
-
-@dataclass(frozen=True)
-class Party:
-    """A party: its payload, the rule it verifies under, and where its key is.
-
-    `next_position` is the position of its key that the registry reserves next, for whichever party:
-    those below it are in use. A party that is added says nothing of it.
-    """
-
-    name: str
-    payload: int
-    bits: int
-    rho: int
-    key_file: Path
-    key_id: str
-    created: datetime
-    next_position: int = 0
-
-    def __post_init__(self) -> None:
-        if os.fspath(self.key_file) == "-":
-            raise RegistryError("a party needs a key file, not a key on standard input")
-        # Stored values are canonical: a row reads back as the party that was added.
-        object.__setattr__(self, "name", _check_name(self.name))
-        object.__setattr__(self, "key_file", Path(self.key_file).absolute())
-        codes.check_payload(self.payload, self.bits)
-        codes.check_rho(self.bits, self.rho)
-        if 2 * self.rho >= self.bits:
-            hint = "with half of the bits or more, every second wrong key would verify"
-            raise CodeError(f"rho {self.rho} is too large for {self.bits} bits", hint=hint)
-        if not re.fullmatch(rf"[0-9a-f]{{{2 * KEY_ID_BYTES}}}", self.key_id):
-            raise RegistryError(
-                f"the key id of party {self.name!r} is not {2 * KEY_ID_BYTES} hex digits"
-            )
-        if self.created.tzinfo is None:
-            raise RegistryError(f"the creation time of party {self.name!r} has no time zone")
-        if type(self.next_position) is not int or self.next_position < 0:
-            raise RegistryError(f"the next position of party {self.name!r} is not a count")
-
-    def key(self) -> Key:
-        """Return the party's key; raise an error where its file holds another key."""
-        key = Key.read(self.key_file)
-        if key.id != self.key_id:
-            raise RegistryError(
-                f"key file {os.fspath(self.key_file)!r} holds key {key.id}, "
-                f"and party {self.name!r} is registered with key {self.key_id}",
-                hint="restore the registered key file, or remove the party and add it again",
-            )
-        return key
 
 
 class Registry:
@@ -114,42 +72,97 @@ class Registry:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def name(self) -> str:
+        """Return where the registry is: its path, or its address without a password."""
+        return self._database.name
+
     def close(self) -> None:
         """Close the registry."""
         self._database.close()
 
     def add(self, party: Party) -> None:
         """Register a party under a name that is not yet taken."""
-        row = (
-            party.name,
-            f"{party.payload:0{(party.bits + 3) // 4}x}",
-            int(party.bits),
-            int(party.rho),
-            os.fsencode(party.key_file),
-            party.key_id,
-            party.created.astimezone(UTC).isoformat(),
-        )
-        insert = f"INSERT INTO party ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
-        try:
-            self._database.execute(insert, row)
-        except TakenError:
-            what = f"a party named {party.name!r} is already registered"
-            hint = "choose another name, or remove that party first"
-            raise RegistryError(what, hint=hint) from None
+        parties.add(self._database, party)
 
-    def get(self, name: str) -> Party:
-        """Return the party of this name."""
-        name = _check_name(name)
-        row = self._database.row(f"{PARTIES} WHERE name = ?", (name,))
-        if row is None:
-            raise _unknown(name)
-        return self._party(row)
+    def get(self, name: str, key: str | None = None) -> Party:
+        """Return the party of this name with its newest key, or with the one of this id."""
+        for one in parties.versions(self._database, name):
+            if key in (None, one.key_id):
+                return one
+        what = f"party {name!r} has no key {key}"
+        raise RegistryError(what, hint="keybound party list shows its keys")
 
     def list(self) -> tuple[Party, ...]:
-        """Return all parties, in the order of their names."""
-        # Sorted here: the order of names in PostgreSQL depends on the language of the database.
-        parties = (self._party(row) for row in self._database.rows(PARTIES))
-        return tuple(sorted(parties, key=lambda party: party.name))
+        """Return all parties with their newest keys, in the order of their names."""
+        return parties.newest(self._database)
+
+    def versions(self, name: str | None = None) -> tuple[Party, ...]:
+        """Return a party, or all of them, with each of its keys, the newest first."""
+        database = self._database
+        return parties.every(database) if name is None else parties.versions(database, name)
+
+    def rotate(self, name: str, key_file: Path) -> KeyFile:
+        """Give a party the key in a file: new marks use it, and its older keys stay."""
+        made = KeyFile(key_file, Key.read(key_file).id, datetime.now(UTC))
+        parties.rotate(self._database, name, made)
+        return made
+
+    def remove(self, name: str) -> None:
+        """Remove the party of this name. Its key files and its records stay."""
+        parties.remove(self._database, name)
+
+    def key_files(self) -> tuple[KeyFile, ...]:
+        """Return where the keys of this registry's identifiers are, the newest first."""
+        return settings.keys(self._database)
+
+    def keys(self) -> tuple[Key, ...]:
+        """Return the keys of this registry's identifiers, the newest first."""
+        return tuple(settings.read(self._database, one) for one in self.key_files())
+
+    def newest_key(self) -> Key:
+        """Return the key for new identifiers.
+
+        The first of an SQLite registry is made beside it, with a `KeyFileWarning`.
+        """
+        return settings.newest(self._database)
+
+    def rotate_key(self, path: Path | None = None) -> KeyFile:
+        """Add a key for new identifiers, from a file or to a new one; the older ones stay."""
+        return settings.rotate(self._database, path)
+
+    @property
+    def issuer(self) -> int | None:
+        """Return the issuer's number, which public identifiers carry; None until it is set."""
+        return settings.issuer(self._database)
+
+    def set_issuer(self, number: int) -> None:
+        """Set the issuer's number, once."""
+        settings.set_issuer(self._database, number)
+
+    @property
+    def provider(self) -> Declared:
+        """Return what is declared of a recording where its embedding says nothing else."""
+        return settings.provider(self._database)
+
+    def set_provider(self, usual: Declared) -> None:
+        """Set what is declared of a recording where its embedding says nothing else."""
+        settings.set_provider(self._database, usual)
+
+    def draw_serial(self) -> int:
+        """Reserve and return a new serial."""
+        return serials.draw(self._database)[0]
+
+    def of_serial(self, serial: int) -> Entry | None:
+        """Return the record with a serial; None if there is none."""
+        row = self._database.row("SELECT number, data FROM record WHERE serial = ?", (serial,))
+        return None if row is None else self._entry(*row)
+
+    @property
+    def size(self) -> int:
+        """Return how many records there are at most: the number of the last one."""
+        row = self._database.row("SELECT max(number) FROM record")
+        return 0 if row is None or row[0] is None else int(row[0])
 
     def next_position(self, key: str) -> int:
         """Return the next position of a key: those below it may be in use."""
@@ -162,22 +175,16 @@ class Registry:
         positions.reserve_at(self._database, key, position)
         return position
 
-    def reserve_for(self, key: str, tasks: Sequence[str]) -> dict[str, int]:
-        """Return a position for each task: its own if it has one and did not end, or a new one."""
+    def reserve_for(self, key: str, tasks: Sequence[str]) -> dict[str, Reserved]:
+        """Return position and serial for each task: its own until it ends, or new ones."""
         return positions.reserve_for(self._database, key, tasks)
 
     def void(self, key: str, position: int) -> None:
         """Mark the position of a task that failed as void: it is never reserved again."""
         positions.end(self._database, key, position)
 
-    def remove(self, name: str) -> None:
-        """Remove the party of this name. Its key file and its records stay."""
-        name = _check_name(name)
-        if self._database.execute("DELETE FROM party WHERE name = ?", (name,)) == 0:
-            raise _unknown(name)
-
     def append(self, stamped: Stamped) -> int:
-        """Add a record and return its number. No record is ever changed or removed."""
+        """Add a record and return its number. No record is ever changed."""
         return pending.keep(self._database, stamped)
 
     def appear(self, stamped: Stamped, part: Part) -> int:
@@ -223,44 +230,46 @@ class Registry:
             raise RegistryError(f"no record {number}", hint="keybound record list shows them all")
         return self._entry(*row)
 
+    def forget(self, before: datetime, *, dry_run: bool = False) -> int:
+        """Remove the records made before a time and return how many; their serials stay void.
+
+        With `dry_run` they are only counted.
+        """
+        return pending.forget(self._database, before, dry_run=dry_run)
+
+    def exported(self) -> Iterator[bytes]:
+        """Yield the whole registry as lines of JSON, without keys."""
+        return transfer.exported(self._database)
+
+    def import_lines(self, lines: Iterable[bytes]) -> Imported:
+        """Import the lines of a registry, all or none; return how much that was."""
+        return transfer.imported(self._database, lines)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many parties, records and serials there are, and serials without a record.
+
+        Such a serial is void, or about to be used.
+        """
+        counted = {"parties": "party", "records": "record", "serials": "serial"}
+        query = "SELECT count(*) FROM {}".format
+        made = {name: self._database.rows(query(table))[0][0] for name, table in counted.items()}
+        used = self._database.rows("SELECT count(serial) FROM record")[0][0]
+        return made | {"void": made["serials"] - used}
+
+    def unfinished(self) -> tuple[Unfinished, ...]:
+        """Return what machines have not ended: files about to appear, and tasks of a batch."""
+        return pending.unfinished(self._database)
+
+    def settle(self, machine: str) -> Unfinished:
+        """Settle what a machine that is gone left: keep its records, end its tasks.
+
+        Nobody can see whether its files appeared, and a record without a file does no harm.
+        """
+        return pending.settle_for(self._database, machine)
+
     def _entry(self, number: int, data: bytes) -> Entry:
         try:
-            return Entry(number, records.parse(data))
+            return Entry(number, packing.unpacked(data))
         except (RecordError, TypeError, AttributeError) as error:
             what = f"registry {self._database.name!r} is damaged at record {number}"
             raise RegistryError(what, hint="restore a backup") from error
-
-    def _party(self, row: tuple[Any, ...]) -> Party:
-        name, payload, bits, rho, key_file, key_id, created, next_position = row
-        try:
-            return Party(
-                name=name,
-                payload=int(payload, 16),
-                bits=bits,
-                rho=rho,
-                key_file=Path(os.fsdecode(key_file)),
-                key_id=key_id,
-                created=datetime.fromisoformat(created),
-                next_position=next_position,
-            )
-        except (CodeError, RegistryError, TypeError, ValueError) as error:
-            what = f"registry {self._database.name!r} is damaged at party {name!r}"
-            hint = "restore a backup, or remove the party and add it again"
-            raise RegistryError(what, hint=hint) from error
-
-
-def _check_name(name: str) -> str:
-    """Return the name in form NFC, so that equal looks are equal names."""
-    name = unicodedata.normalize("NFC", name)
-    rule = f"a name has 1 to {NAME_MAX} printable characters, without spaces at its ends"
-    if not name or name != name.strip():
-        raise RegistryError(f"{name[:NAME_MAX]!r} is not a name for a party", hint=rule)
-    if not name.isprintable():
-        raise RegistryError("the name of a party holds a control character", hint=rule)
-    if len(name) > NAME_MAX:
-        raise RegistryError(f"the name of a party has {len(name)} characters", hint=rule)
-    return name
-
-
-def _unknown(name: str) -> RegistryError:
-    return RegistryError(f"no party is named {name!r}", hint="keybound party list shows them all")

@@ -12,26 +12,38 @@ from keybound import output, stages
 from keybound.errors import RegistryError
 from keybound.provenance.database import Database, is_address
 
-VERSION = 6
+VERSION = 7
 # The payload is hex text, because integers end at 64 bits; a path is bytes, since not all are text.
 PARTY = """
 CREATE TABLE party (
-    name        TEXT    NOT NULL PRIMARY KEY,
-    payload     TEXT    NOT NULL,
-    bits        INTEGER NOT NULL,
-    rho         INTEGER NOT NULL,
-    key_file    BLOB    NOT NULL,
-    key_id      TEXT    NOT NULL,
-    created     TEXT    NOT NULL
+    name     TEXT    NOT NULL PRIMARY KEY,
+    payload  TEXT    NOT NULL,
+    bits     INTEGER NOT NULL,
+    rho      INTEGER NOT NULL,
+    created  TEXT    NOT NULL
 )
 """
-# Whole as it is exported, so that its MAC still holds; beside it what records are found by.
+# New marks use the last of a party's keys.
+PARTY_KEY = """
+CREATE TABLE party_key (
+    number   INTEGER PRIMARY KEY AUTOINCREMENT,
+    party    TEXT    NOT NULL,
+    key_file BLOB    NOT NULL,
+    key_id   TEXT    NOT NULL,
+    created  TEXT    NOT NULL,
+    UNIQUE (party, key_id)
+)
+"""
+# Whole as it is exported, so that its MAC still holds, but compressed (`packing`); beside it what
+# records are found by. The time is in microseconds since 1970.
 RECORD = """
 CREATE TABLE record (
     number   INTEGER PRIMARY KEY AUTOINCREMENT,
+    serial   INTEGER,
     party    TEXT    NOT NULL,
     key      TEXT    NOT NULL,
     position INTEGER,
+    created  INTEGER NOT NULL,
     nonce    BLOB,
     sha256   BLOB,
     data     BLOB    NOT NULL
@@ -39,6 +51,24 @@ CREATE TABLE record (
 """
 RECORD_AT = "CREATE INDEX record_at ON record (key, position)"
 RECORD_OF = "CREATE INDEX record_of ON record (sha256) WHERE sha256 IS NOT NULL"
+RECORD_SERIAL = "CREATE UNIQUE INDEX record_serial ON record (serial) WHERE serial IS NOT NULL"
+# Every serial that was drawn: one that no record has is void, or about to be used.
+SERIAL = "CREATE TABLE serial (serial INTEGER NOT NULL PRIMARY KEY)"
+# The keys of identifiers: new marks use the last.
+REGISTRY_KEY = """
+CREATE TABLE registry_key (
+    number   INTEGER PRIMARY KEY AUTOINCREMENT,
+    key_file BLOB    NOT NULL,
+    key_id   TEXT    NOT NULL UNIQUE,
+    created  TEXT    NOT NULL
+)
+"""
+SETTING = """
+CREATE TABLE setting (
+    name     TEXT    NOT NULL PRIMARY KEY,
+    value    TEXT    NOT NULL
+)
+"""
 # The keystream of a key, whichever party has it: positions below `next` are reserved.
 STREAM = """
 CREATE TABLE stream (
@@ -46,11 +76,13 @@ CREATE TABLE stream (
     next     INTEGER NOT NULL
 )
 """
-# Positions that were asked for by number (no task), and those of tasks that have not ended.
+# Positions that were asked for by number (no task), and positions and serials of tasks that have
+# not ended.
 RESERVED = """
 CREATE TABLE reserved (
     key      TEXT    NOT NULL,
     position INTEGER NOT NULL,
+    serial   INTEGER,
     machine  TEXT,
     task     TEXT,
     PRIMARY KEY (key, position)
@@ -67,7 +99,10 @@ CREATE TABLE pending (
     stage    BLOB    NOT NULL
 )
 """
-NEW = (PARTY, RECORD, RECORD_AT, RECORD_OF, STREAM, RESERVED, RESERVED_BY, PENDING)
+NEW = (
+    *(PARTY, PARTY_KEY, RECORD, RECORD_AT, RECORD_OF, RECORD_SERIAL, SERIAL, REGISTRY_KEY),
+    *(SETTING, STREAM, RESERVED, RESERVED_BY, PENDING),
+)
 
 
 def opened(place: str | os.PathLike[str]) -> Database:

@@ -1,1 +1,1 @@
-"""The keyed spread-spectrum layer beside the learned mark, and the rolling code."""
+"""The keyed spread-spectrum layer beside the learned mark."""

@@ -56,8 +56,7 @@ class Sealed:
 
     `searched` is what was tested: `all`; `some`, as many starts as a search may cost; `start`, the
     start of an uncut recording, since it was found there or the recording is too short for more;
-    `record`, the start that a record gives; `seal`, the start that the seal gives; `short`, nothing
-    in so short a recording; `none`, nothing.
+    `record`, what records give; `short`, nothing in so short a recording; `none`, nothing.
     """
 
     p: float
@@ -153,15 +152,13 @@ def at_record(
     ask: Ask,
     named: Sequence[tuple[int, float]],
     speed: float = 0.0,
-    records: int = 1,
 ) -> Found:
-    """Search at the starts that records give: a spot, and seconds from its start, each.
+    """Search at the starts that a record gives: a spot, and seconds from its start, each.
 
-    They are the best of so many `records`. The caller gives half of the chance to these and half to
-    all starts (`ask.share`).
+    The caller gives half of the chance to these and half to all starts (`ask.share`).
     """
     best = Found()
-    count = _share(sounds, ask, speed) * max(records, len(named))
+    count = _share(sounds, ask, speed) * len(named)
     count *= (2 * NEAR + 1) * len(pattern.VIEWS)
     for sound in sounds:
         run = Run(sound.channel, sound.tiles)

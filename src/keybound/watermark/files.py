@@ -10,7 +10,6 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from keybound import stages
 from keybound.audio import arrays, recordings
 from keybound.errors import AudioError
 from keybound.output import Part
-from keybound.provenance import fingerprint, records
+from keybound.provenance import fingerprint
 from keybound.provenance.fingerprint import Fingerprint
 from keybound.seal.search import SealSearch
 from keybound.types import Analysis, Detection, Levels
@@ -110,33 +109,11 @@ def _read_back(
     rho: int | None,
 ) -> Verdict:
     """Return the verdict on what was just embedded."""
-    key, payload, nonce = options.key, options.payload, options.nonce
+    own: Any = {name: getattr(options, name) for name in ("key", "payload", "nonce", "identifier")}
     if position is None:
-        found = analysis.detection
-        return marker.attribute(found, key=key, payload=payload, nonce=nonce, rho=rho)
+        return marker.attribute(analysis.detection, **own, rho=rho)
     where = SealSearch((position,), reach_s=0.0)
-    return marker.judge(analysis, key=key, payload=payload, nonce=nonce, rho=rho, search=where)
-
-
-def record(
-    marker: Watermarker, written: Written, options: EmbedOptions, *, party: str
-) -> records.Stamped:
-    """Return the record of what was written, stamped with the key, with the present time."""
-    made = records.Record(
-        created=datetime.now(UTC),
-        party=party,
-        payload=options.payload,
-        bits=marker.card.bits,
-        nonce=options.nonce,
-        position=written.position,
-        key=options.key.id,
-        detector=marker.card.sha256["detector.onnx"],
-        samples=written.samples,
-        rate=written.rate,
-        sha256=written.sha256 or None,
-        fingerprint=written.fingerprint,
-    )
-    return records.stamp(made, options.key)
+    return marker.judge(analysis, **own, rho=rho, search=where)
 
 
 def _described(written: Written, path: Path, levels: Levels) -> Written:
@@ -214,6 +191,12 @@ def _pushed(
             held = block
     stream.flush(held)
     return stream
+
+
+def seconds_of(recording: str | os.PathLike[str]) -> float:
+    """Return the length of a file; infinity where only its end tells."""
+    with recordings.Reader(recording) as file:
+        return file.frames / file.sample_rate if file.frames > 0 else math.inf
 
 
 def levels_of(recording: str | os.PathLike[str]) -> Levels:

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError, KeyBoundError
+from keybound.identity.identifier import Identifier
 from keybound.model.detection import FALSE_ALARMS
 
 SHORT_S = 1.0  # below this a mark is easily lost
@@ -27,7 +28,7 @@ class EmbedOptions:
     nonce: bytes = b""
     position: int | None = None
     seal: bool = True
-    rolling: bool = False
+    identifier: Identifier | None = None
     excerpt: float = EXCERPT_S
 
     def within(self, seconds: float) -> Self:
@@ -37,10 +38,16 @@ class EmbedOptions:
 
 @dataclass(frozen=True)
 class Marked:
-    """Marked samples, and the keystream position of their seal; None where they have no seal."""
+    """Marked samples, and the keystream position of their seal; None where they have no seal.
+
+    `record` is the number of their record where a registry keeps one, and `identifier` the serial
+    that they spell, as ten hex digits, where they have one.
+    """
 
     samples: npt.NDArray[Any]
     position: int | None
+    identifier: str | None = None
+    record: int | None = None
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ from keybound.audio.streaming import Sum
 from keybound.crypto import codes, keystream
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError, CodeError, KeyBoundError
+from keybound.identity import frame
+from keybound.identity.identifier import Identifier
 from keybound.model.detection import (
     FALSE_ALARMS,
     check_false_alarms,
@@ -27,7 +29,6 @@ from keybound.model.detection import (
 )
 from keybound.model.networks import Codes, Networks, shipped
 from keybound.seal import pattern as seals
-from keybound.seal.rolling import Roll
 from keybound.types import Analysis, Detection, Floats
 from keybound.watermark.channels import ChannelFeeder
 from keybound.watermark.options import (
@@ -48,9 +49,10 @@ class StreamEmbedder:
 
     `nonce` selects the mask, the fixed one if it is empty. `position` is the keystream position of
     the seal; each recording needs its own. Without one, a random one of the 256 that `verify`
-    searches is chosen. `seal=False` leaves the seal out. With `rolling` the code changes every
-    second. `excerpt` is the shortest excerpt, in seconds, that must be attributable: the mark of a
-    longer one is quieter. `networks` are those of a `Watermarker` with other weights.
+    searches is chosen. `seal=False` leaves the seal out. With an `identifier`, which a registry
+    gives (`Registry.embedder`), the codes of successive seconds spell it. `excerpt` is the shortest
+    excerpt, in seconds, that must be attributable: the mark of a longer one is quieter. `networks`
+    are those of a `Watermarker` with other weights.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class StreamEmbedder:
         nonce: bytes = b"",
         position: int | None = None,
         seal: bool = True,
-        rolling: bool = False,
+        identifier: Identifier | None = None,
         excerpt: float = EXCERPT_S,
         channels: int = 1,
         networks: Networks | None = None,
@@ -76,16 +78,15 @@ class StreamEmbedder:
         if not seal and position is not None:
             hint = "leave one of the two out"
             raise CodeError("a position is of no use without a seal", hint=hint)
-        if not seal and rolling:
-            raise CodeError("a rolling code needs a position", hint="leave seal=False out")
+        if identifier is not None and card.bits != frame.BITS:
+            what = f"weights of {card.bits} bits carry no identifier"
+            raise CodeError(what, hint=f"weights of {frame.BITS} bits do")
         self.position = keystream.choose_position(position) if seal else None
         self._feeders = []
+        own: codes.Bits | Codes = code
+        if identifier is not None:
+            own = partial(identifier.of_blocks, block_s=card.hop / card.rate)
         for _ in range(channels):
-            if rolling and self.position is not None:
-                roll = Roll(key, payload, card.bits, nonce, self.position)
-                own: codes.Bits | Codes = partial(roll.of_blocks, block_s=card.hop / card.rate)
-            else:
-                own = code
             layers = [networks.embedder(own, self.strength)]
             if self.position is not None:
                 layers.append(seals.embedder(key, code, self.position))

@@ -4,10 +4,39 @@ from dataclasses import dataclass
 
 from keybound.crypto import codes
 from keybound.provenance.origin import UNTRACED, Origin
-from keybound.seal.search import NOTHING, Sealed
+from keybound.seal.search import NOTHING, SEALED_P, Sealed
 from keybound.types import Detection, Span
 
 GRADES = ("none", "present", "attributed", "sealed")  # what holds, the least first
+LAYERS = 2  # of sealed evidence that share the chance of a false answer: pattern, identifier
+
+
+@dataclass(frozen=True)
+class Spelled:
+    """The identifier of a record, as a recording spells it.
+
+    `bound` is the probability that a recording without it names any record of the registry: blocks
+    that were opened, times keys and records, in 2^64. `start_s` is how far into the recording that
+    was marked it begins, up to a multiple of 32 s. Anyone can write a `public` one.
+    """
+
+    serial: int
+    public: bool
+    bound: float
+    start_s: float
+    spans: tuple[Span, ...]
+    fit: float
+    channel: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the serial as it is written."""
+        return f"{self.serial:010x}"
+
+    @property
+    def holds(self) -> bool:
+        """Return whether this is sealed evidence on the audio of its record."""
+        return not self.public and LAYERS * self.bound < SEALED_P
 
 
 @dataclass(frozen=True)
@@ -18,12 +47,11 @@ class Verdict:
     decoded payload is within `rho` bits of the registered one; a seal counts without the mark,
     which it can outlast. `bound` is the probability that a wrong key passes the rule, corrected for
     the `tries` parties and the `marks` that were read; `spans` is where the marks are. `seal` is
-    the evidence of the keyed pattern, `roll` that of a rolling code, which anyone can read second
-    by second and embed in other audio. `origin` tells which of the party's records the recording
-    is, where there are records: a seal on other audio than its record is a copy attack, and does
-    not count; a rolling code counts as sealed only on the audio of its record. Where each recording
-    has a mask of its own and nothing says which, `mask_known` is false and `distance` means
-    nothing.
+    the evidence of the keyed pattern, `spelled` the identifier that was read, which anyone can copy
+    to other audio. `origin` tells which of the party's records the recording is, where there are
+    records: a seal on other audio than its record is a copy attack, and does not count; an
+    identifier counts as sealed only on the audio of its record. `marks` is 0 and `distance` means
+    nothing where no code is known but the one that gave the record.
     """
 
     rule_holds: bool
@@ -41,20 +69,15 @@ class Verdict:
     marks: int
     spans: tuple[Span, ...]
     seal: Sealed = NOTHING
-    roll: Sealed = NOTHING
     origin: Origin = UNTRACED
-    mask_known: bool = True
+    spelled: Spelled | None = None
 
     @property
     def grade(self) -> str:
         """Return what holds: none, present, attributed (the rule V_A), or sealed."""
-        return self.grade_if(self.origin.match)
-
-    def grade_if(self, match: str) -> str:
-        """Return the grade if the comparison with the records gave this answer (`Origin.match`)."""
-        if self.seal.holds and match != "other":
+        if self.seal.holds and self.origin.match != "other":
             return "sealed"
-        if self.roll.holds and match == "same":
+        if self.spelled is not None and self.spelled.holds and self.origin.match == "same":
             return "sealed"
         if self.rule_holds:
             return "attributed"
@@ -65,11 +88,6 @@ class Verdict:
         """Return whether the recording is the party's: attributed or sealed."""
         return self.reaches("attributed")
 
-    @property
-    def placed(self) -> Sealed:
-        """Return the layer that gives the keystream position: the seal, or else a rolling code."""
-        return self.seal if self.seal.holds else self.roll
-
     def reaches(self, grade: str) -> bool:
         """Return whether what holds is this grade or a higher one."""
         return GRADES.index(self.grade) >= GRADES.index(grade)
@@ -77,27 +95,34 @@ class Verdict:
     @property
     def words(self) -> str:
         """Return the verdict as a sentence."""
-        sealed = self.seal.holds or self.roll.holds
-        return f"{self._evidence}{self.origin.words(sealed=sealed, marked=self.rule_holds)}"
+        marked = self.rule_holds or self.spelled is not None
+        told = self.origin.words(sealed=self.seal.holds, marked=marked)
+        doubt = ", and anyone can copy an identifier" if self.copied else ""
+        return f"{self._evidence}{told}{doubt}"
+
+    @property
+    def copied(self) -> bool:
+        """Return whether an identifier was read on audio that nothing shows to be its record's."""
+        held = self.seal.holds and self.origin.match != "other"
+        return self.spelled is not None and not held and self.origin.match != "same"
 
     @property
     def _evidence(self) -> str:
-        agree = f"payload agrees in {self.bits - self.distance} of {self.bits} bits"
+        agree = f"code agrees in {self.bits - self.distance} of {self.bits} bits"
+        if self.spelled is not None:
+            how = "claims the public" if self.spelled.public and self.copied else "spells the"
+            sealed = f", sealed evidence {self.seal.words}" if self.seal.holds else ""
+            return f"{how} identifier {self.spelled.name}{sealed}"
         if self.seal.holds:
             sealed = f"sealed evidence {self.seal.words}"
             if self.present:
                 return f"marked, {agree}, {sealed}"
             return f"{sealed}, though no mark is left (presence {self.presence:.3f})"
-        if self.roll.holds:
-            doubt = "" if self.origin.match == "same" else ", which a record must confirm"
-            return f"marked, {agree}, rolling code {self.roll.words}{doubt}"
         if self.rule_holds:
             who = "a wrong key" if self.tries == 1 else f"one of {self.tries} wrong keys"
             return f"marked, {agree}; {who} passes with probability {self.bound:.2g}"
         if not self.present:
             return f"no mark found ({self.lacks}){self.unsearched}"
-        if not self.mask_known:
-            return "marked, but the payload cannot be read: no seal and no record gives its mask"
         short = f"{agree}, {self.bits - self.rho} needed"
         if self.unsearched:
             return f"marked, {short}{self.unsearched}"
@@ -111,7 +136,7 @@ class Verdict:
     @property
     def unsearched(self) -> str:
         """Return in words what was not searched for; empty where everything was."""
-        seal, roll = self.seal.searched, self.roll.searched
+        seal = self.seal.searched
         if seal == "none":
             return "; no seal was searched for"
         if seal == "some":
@@ -120,7 +145,7 @@ class Verdict:
             return "; too short for a seal"
         if seal == "start":
             return "; too short to find the seal if it was cut"
-        return "" if roll == "all" else "; too short to find a rolling code if it was cut"
+        return ""
 
 
 @dataclass(frozen=True)
@@ -133,29 +158,17 @@ class Evidence:
     readings: int  # of the payload, of which the nearest counts
     chance: float  # that a wrong key passes, among these readings
     seal: Sealed = NOTHING
-    roll: Sealed = NOTHING
     origin: Origin = UNTRACED
-    mask_known: bool = True
+    spelled: Spelled | None = None
 
 
-def weigh(
-    distance: int,
-    readings: int,
-    bits: int,
-    rho: int,
-    *,
-    seal: Sealed = NOTHING,
-    roll: Sealed = NOTHING,
-    origin: Origin = UNTRACED,
-    mask_known: bool = True,
-) -> Evidence:
+def weigh(distance: int, readings: int, bits: int, rho: int) -> Evidence:
     """Return the evidence of the rule V_A on the nearest of several readings of a payload.
 
     The chance of a wrong key is at most multiplied by their number.
     """
     chance = min(1.0, readings * codes.bound(bits, rho))
-    passes = mask_known and distance <= rho
-    return Evidence(passes, distance, rho, readings, chance, seal, roll, origin, mask_known)
+    return Evidence(readings > 0 and distance <= rho, distance, rho, readings, chance)
 
 
 def conclude(
@@ -181,7 +194,6 @@ def conclude(
         marks=own.readings,
         spans=found.spans,
         seal=own.seal,
-        roll=own.roll,
         origin=own.origin,
-        mask_known=own.mask_known,
+        spelled=own.spelled,
     )

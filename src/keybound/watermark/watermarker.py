@@ -14,9 +14,10 @@ import numpy.typing as npt
 from keybound.audio import arrays
 from keybound.crypto import codes
 from keybound.crypto.keys import Key
+from keybound.identity.identifier import Identifier
+from keybound.identity.reading import differing
 from keybound.model.detection import FALSE_ALARMS
 from keybound.model.networks import Networks, shipped
-from keybound.seal.rolling import Roll, find_roll, read_along
 from keybound.seal.search import SealSearch, find
 from keybound.types import Analysis, Detection
 from keybound.watermark.options import (
@@ -30,7 +31,7 @@ from keybound.watermark.options import (
     why_unreadable,
 )
 from keybound.watermark.stream import StreamDetector, StreamEmbedder, as_given
-from keybound.watermark.verdict import Evidence, Verdict, conclude, weigh
+from keybound.watermark.verdict import LAYERS, Evidence, Verdict, conclude, weigh
 
 BLOCK_S = 15.0  # that goes through the networks at once: twice as much takes 150 MB more
 
@@ -56,7 +57,6 @@ class Watermarker:
         nonce: bytes = b"",
         position: int | None = None,
         seal: bool = True,
-        rolling: bool = False,
         excerpt: float = EXCERPT_S,
         check: bool = True,
     ) -> npt.NDArray[Any]:
@@ -66,15 +66,13 @@ class Watermarker:
         Each channel is marked by itself, with one code. `nonce` selects the mask, the fixed one if
         it is empty. `position` is the keystream position of the seal; each recording needs its own,
         so that no two share a pattern. Without one, a random one of the 256 that `verify` searches
-        is chosen, and `embed_with_position` returns it. `seal=False` leaves the seal out. With
-        `rolling` the code changes every second: with a record of the audio, the learned mark is
-        sealed evidence too, and a piece cut from it needs about three seconds to be read.
+        is chosen, and `embed_with_position` returns it. `seal=False` leaves the seal out.
         `excerpt` is the shortest excerpt, in seconds, that must be attributable: the longer it is,
         the quieter is the mark; samples that are shorter are marked for their own length. With
         `check` a mark that cannot be read back raises a `MarkWarning`: the host is silent, too
         short or too unlike speech.
         """
-        options = EmbedOptions(key, payload, nonce, position, seal, rolling, excerpt)
+        options = EmbedOptions(key, payload, nonce, position, seal, excerpt=excerpt)
         return self._embed(samples, sample_rate, options, check=check).samples
 
     def embed_with_position(
@@ -87,12 +85,11 @@ class Watermarker:
         nonce: bytes = b"",
         position: int | None = None,
         seal: bool = True,
-        rolling: bool = False,
         excerpt: float = EXCERPT_S,
         check: bool = True,
     ) -> Marked:
         """Return what `embed` returns together with the keystream position of the seal."""
-        options = EmbedOptions(key, payload, nonce, position, seal, rolling, excerpt)
+        options = EmbedOptions(key, payload, nonce, position, seal, excerpt=excerpt)
         return self._embed(samples, sample_rate, options, check=check)
 
     def _embed(
@@ -107,28 +104,17 @@ class Watermarker:
         parts = [*map(stream.push, blocks), stream.flush(last)]
         given = np.asarray(samples)
         marked = as_given(np.concatenate(parts), given.dtype, given.ndim)
-        if check and not self._reads(marked, sample_rate, options, stream.position):
+        if check and not self._reads(marked, sample_rate, options):
             why = why_unreadable(float(np.mean(np.square(host))), seconds)
             # Names the line that called `embed`.
             warnings.warn(f"the mark cannot be read back: {why}", MarkWarning, stacklevel=3)
         return Marked(marked, stream.position)
 
-    def _reads(
-        self,
-        marked: npt.NDArray[Any],
-        sample_rate: int,
-        options: EmbedOptions,
-        position: int | None,
-    ) -> bool:
+    def _reads(self, marked: npt.NDArray[Any], sample_rate: int, options: EmbedOptions) -> bool:
         """Return whether the rule V_A holds for what was embedded."""
-        key, payload, nonce = options.key, options.payload, options.nonce
-        if not options.rolling or position is None:
-            found = self.detect(marked, sample_rate)
-            return self.attribute(found, key=key, payload=payload, nonce=nonce).rule_holds
-        where = SealSearch((position,), reach_s=0.0)
-        analysis = self.analyse(marked, sample_rate)
-        verdict = self.judge(analysis, key=key, payload=payload, nonce=nonce, search=where)
-        return verdict.rule_holds
+        own: Any = {name: getattr(options, name) for name in ("key", "payload", "nonce")}
+        found = self.detect(marked, sample_rate)
+        return self.attribute(found, **own, identifier=options.identifier).rule_holds
 
     def embedder(
         self, sample_rate: int, options: EmbedOptions, *, channels: int = 1
@@ -213,17 +199,12 @@ class Watermarker:
         found = self.analyse(samples, sample_rate, false_alarms=false_alarms, speed=speed)
         return self.judge(found, key=key, payload=payload, nonce=nonce, rho=rho, search=search)
 
-    def decode(
-        self, found: Detection, *, key: Key, nonce: bytes = b"", position: int | None = None
-    ) -> int:
+    def decode(self, found: Detection, *, key: Key, nonce: bytes = b"") -> int:
         """Return the payload of a detection. A wrong key gives a random number.
 
-        Of several marks the strongest is read. A rolling code needs its `position`, and a recording
-        that was not cut at its start.
+        Of several marks the strongest is read.
         """
         codes.check_secret(key, nonce)
-        if position is not None:
-            return codes.from_bits(read_along(found, key, nonce, position, 0.0))
         return codes.from_bits(codes.decode(found.code_logits, key, nonce))
 
     def attribute(
@@ -235,16 +216,17 @@ class Watermarker:
         nonce: bytes = b"",
         rho: int | None = None,
         tries: int = 1,
+        identifier: Identifier | None = None,
     ) -> Verdict:
         """Return the verdict of the rule V_A alone; `tries` is the number of parties tried.
 
         Every mark that was found is tried, and the nearest counts, which multiplies the chance of a
-        wrong key at most by their number. No seal is searched for, and a rolling code is not read:
-        `judge` does both.
+        wrong key at most by their number. With an `identifier`, the codes are those of its seconds,
+        from the start of the recording, in place of the payload's. No seal is searched for: `judge`
+        does that.
         """
         codes.check_secret(key, nonce)
-        payloads = self._payloads(found, key, nonce)
-        own = self._weigh(payloads, len(payloads), payload, rho)
+        own = self._weigh(found, key, payload, nonce, rho, identifier)
         return conclude(found, own, self.card.bits, tries=tries)
 
     def judge(
@@ -257,39 +239,34 @@ class Watermarker:
         rho: int | None = None,
         tries: int = 1,
         search: SealSearch | None = None,
+        identifier: Identifier | None = None,
     ) -> Verdict:
-        """Return the verdict of the rule V_A, the seal and a rolling code.
+        """Return the verdict of the rule V_A and the seal.
 
-        `search` limits the search for the seal; by default the usual positions are tested. A
-        rolling code is read where the seal holds, and from the start of a single position, in each
-        view that is marked.
+        `search` limits the search for the seal; by default the usual positions are tested.
+        `identifier` is that of `attribute`.
         """
         codes.check_secret(key, nonce)
-        search, bits, marked = search or SealSearch(), self.card.bits, found.detection
-        code = codes.encode(payload, key, bits, nonce)
-        seal = find(found.levels, key, code, search, 2 * tries)
-        roll = find_roll(marked, Roll(key, payload, bits, nonce), search, 2 * tries)
-        payloads = self._payloads(marked, key, nonce)
-        known = len(search.positions) == 1
-        readings = len(payloads) + known * len(marked.views)
-        begins = [(one.position, one.start_s) for one in (seal, roll) if one.holds]
-        begins += [(search.positions[0], 0.0)] if known else []
-        payloads += [
-            read_along(view, key, nonce, *begin) for view in marked.views for begin in begins
-        ]
-        own = self._weigh(payloads, readings, payload, rho)
-        return conclude(marked, replace(own, seal=seal, roll=roll), bits, tries=tries)
-
-    def _payloads(self, found: Detection, key: Key, nonce: bytes) -> list[codes.Bits]:
-        """Return the payload of each mark, or of all frames where no mark was found."""
-        read = [mark.code_logits for mark in found.marks] or [found.code_logits]
-        return [codes.decode(one, key, nonce) for one in read]
+        code = codes.encode(payload, key, self.card.bits, nonce)
+        seal = find(found.levels, key, code, search or SealSearch(), LAYERS * tries)
+        own = self._weigh(found.detection, key, payload, nonce, rho, identifier)
+        return conclude(found.detection, replace(own, seal=seal), self.card.bits, tries=tries)
 
     def _weigh(
-        self, payloads: list[codes.Bits], readings: int, payload: int, rho: int | None
+        self,
+        found: Detection,
+        key: Key,
+        payload: int,
+        nonce: bytes,
+        rho: int | None,
+        identifier: Identifier | None,
     ) -> Evidence:
-        """Return the evidence of the nearest of the payloads that were read."""
+        """Return the evidence of the nearest of the payloads that are read."""
         bits, rho = self.card.bits, self.card.rho if rho is None else rho
+        if identifier is not None:
+            wrong = [int(differing(view, identifier, 0.0).sum()) for view in found.views]
+            return weigh(min(wrong), len(wrong), bits, rho)
+        read = [mark.code_logits for mark in found.marks] or [found.code_logits]
         registered = codes.to_bits(payload, bits)
-        distance = min(codes.distance(one, registered) for one in payloads)
-        return weigh(distance, readings, bits, rho)
+        wrong = [codes.distance(codes.decode(one, key, nonce), registered) for one in read]
+        return weigh(min(wrong), len(wrong), bits, rho)

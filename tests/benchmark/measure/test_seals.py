@@ -23,6 +23,8 @@ from keybound.benchmark.report.summaries import gather
 from keybound.benchmark.report.tables import make_table
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError
+from keybound.identity.identifier import keyed
+from keybound.watermark.options import Marked
 from keybound.watermark.watermarker import Watermarker
 
 DATA = Path(__file__).parents[2] / "data"
@@ -91,13 +93,13 @@ def test_a_forger_is_attributed_and_not_sealed(method, pieces, kind):
     assert not row["holds_256"]
 
 
-def test_a_forger_writes_a_rolling_code_second_by_second(method, pieces):
+def test_a_forger_writes_an_identifier_second_by_second(method, pieces):
     read = []
     spied = replace(method, read=lambda clip: read.append(len(clip)) or method.read(clip))
-    case = case_of(replace(spied, rolling=True), [one[:40000] for one in pieces])
+    case = case_of(replace(spied, issued=True), [one[:40000] for one in pieces])
     row = seals.forged(case, {"attack": "replay"})
     assert read == [16000, 16000, 8000]
-    assert row["verified"]  # the code did not roll here, so it is the same in every second
+    assert (row["verified"], row["holds"]) == (False, False)
 
 
 def test_a_copied_mark_is_named_by_the_record(method, pieces):
@@ -188,23 +190,23 @@ def test_speech_without_recordings_is_refused(tmp_path):
         run.hosts_of(keybound(), replace(PLAN, speech=(tmp_path,)))
 
 
-def test_rolling_is_passed_on_under_a_name_of_its_own(monkeypatch):
+def test_identifiers_are_a_method_of_their_own(monkeypatch):
     asked = []
 
-    def embed(self, samples, rate, **how):  # noqa: ARG001
-        asked.append(how)
-        return samples
+    def embed(self, samples, rate, options, *, check):  # noqa: ARG001
+        asked.append(options)
+        return Marked(samples, options.position)
 
-    monkeypatch.setattr(Watermarker, "embed", embed)
-    clip = np.zeros(16000, np.float32)
-    for rolling in (False, True):
-        made = chosen("keybound", None, rolling=rolling)()
-        assert made.rolling is rolling
-        made.embed(clip, Secret(Key(bytes(32)), 1, 9))
-        assert made.name == ("keybound-rolling" if rolling else "keybound")
-        assert made.version.endswith("+seal-1+rolling" if rolling else "+seal-1")
-    assert [how.get("rolling", False) for how in asked] == [False, True]
-    assert [how["position"] for how in asked] == [9, 9]
+    monkeypatch.setattr(Watermarker, "_embed", embed)
+    clip, secret = np.zeros(16000, np.float32), Secret(Key(bytes(32)), 1, 9)
+    for issued in (False, True):
+        made = chosen("keybound", None, issued=issued)()
+        assert made.issued is issued
+        made.embed(clip, secret)
+        assert made.name == ("keybound-identifier" if issued else "keybound")
+        assert made.version.endswith("+seal-1+identifier" if issued else "+seal-1")
+    assert [one.identifier for one in asked] == [None, keyed(9, secret.key)]
+    assert [one.position for one in asked] == [9, 9]
 
 
 def test_tables_of_a_few_rows():
@@ -236,7 +238,7 @@ def test_tables_of_a_few_rows():
     assert line(table, "Clean")[1:5] == ["1.000", "0.750", "6.5", "5.0"]
     assert line(table, "Lyra (6 kbps)")[5:7] == ["0.250", "0.000"]
     assert table.notes[-1] == (
-        "recordings: 4 of 3 s, 4 of 10 s; seals that hold: 2 by the rolling code on the audio of "
+        "recordings: 4 of 3 s, 4 of 10 s; seals that hold: 2 by the identifier on the audio of "
         "its record, 8 by the pattern."
     )
     table = make_table(found, "false-acceptance")

@@ -14,7 +14,9 @@ import numpy.typing as npt
 
 from keybound.benchmark.measure.protocol import Clip, Secret
 from keybound.crypto.keys import Key
+from keybound.identity.identifier import keyed
 from keybound.seal.pattern import VERSION
+from keybound.watermark.options import EmbedOptions
 from keybound.watermark.watermarker import Watermarker
 
 STUDIES = ("paper/", "ablation/", "bits/", "budget/")  # methods of the tables of studies alone
@@ -47,7 +49,7 @@ class Method:
     decode: Callable[[Reading, Key | None], int]  # the payload; None: without a key
     version: str = ""
     marker: Watermarker | None = None  # KeyBound itself, for what no other method has: seals
-    rolling: bool = False  # the code follows the key's stream
+    issued: bool = False  # the codes of its seconds spell an identifier
 
     def errors(self, reading: Reading, secret: Secret) -> int:
         """Count the wrong bits of a reading under a secret."""
@@ -60,17 +62,17 @@ def plain(reading: Reading, key: Key | None) -> int:  # noqa: ARG001
 
 
 def keybound(
-    folder: Path | None = None, name: str = "keybound", *, seal: bool = True, rolling: bool = False
+    folder: Path | None = None, name: str = "keybound", *, seal: bool = True, issued: bool = False
 ) -> Method:
-    """Return KeyBound with the shipped weights, or those of a folder; `rolling` goes to `embed`."""
+    """Return KeyBound with the shipped weights, or those of a folder."""
     marker = Watermarker(folder)
     card = marker.card
 
     def embed(clip: Clip, secret: Secret) -> Clip:
-        how: Any = {"key": secret.key, "payload": secret.payload, "seal": seal}
-        how |= {"position": secret.position} if seal else {}
-        how |= {"rolling": True} if rolling else {}
-        marked: Clip = marker.embed(clip, card.rate, **how, excerpt=EXCERPT_S, check=False)
+        carried = keyed(secret.position, secret.key) if issued else None
+        position = secret.position if seal else None
+        asked = EmbedOptions(secret.key, secret.payload, b"", position, seal, carried, EXCERPT_S)
+        marked: Clip = marker._embed(clip, card.rate, asked, check=False).samples
         return marked
 
     def read(clip: Clip) -> Reading:
@@ -91,9 +93,7 @@ def keybound(
         embed=embed,
         read=read,
         decode=decode,
-        version=card.weights
-        + (f"+seal-{VERSION}" if seal else "")
-        + ("+rolling" if rolling else ""),
+        version=card.weights + f"+seal-{VERSION}" * seal + "+identifier" * issued,
         marker=marker,
-        rolling=rolling,
+        issued=issued,
     )

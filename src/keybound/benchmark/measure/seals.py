@@ -18,17 +18,22 @@ from keybound.benchmark.measure.plan import OWN_KEYS, Case, Plan, Suite, each, e
 from keybound.benchmark.measure.protocol import Clip, Secret
 from keybound.benchmark.measure.rows import Row
 from keybound.crypto.keys import Key
+from keybound.identity import reading
+from keybound.identity.identifier import keyed
+from keybound.identity.permutation import Permutation
 from keybound.provenance import fingerprint, matching
 from keybound.provenance.origin import Origin
 from keybound.seal.search import SealSearch
 from keybound.types import Analysis
 from keybound.watermark import channels
+from keybound.watermark.candidates import evidence
 from keybound.watermark.verdict import Verdict
 
 SHORT_S, USUAL_S = 3.0, 10.0
 SOURCES = ("unmarked", "sealed by others", "attacked")
 P_LEVELS = tuple(10.0**-n for n in range(1, 7))  # under which the p of wrong keys is counted
 COPIES = 5
+RECORDS = 10**7  # of the registry in which an identifier is looked up
 COPYINGS = ("gain-field", "residual", "residual-levelled")
 COLLUSIONS = ("copies", "mixture", "estimate", "reused")
 
@@ -44,24 +49,29 @@ def judge(case: Case, heard: Clip, secret: Secret, *, search: bool = True) -> Ro
     marker = case.marker
     found = marker.analyse(heard, case.method.rate)
     whose: Any = {"key": secret.key, "payload": secret.payload}
+    whose["identifier"] = keyed(secret.position, secret.key) if case.method.issued else None
     known = marker.judge(found, **whose, search=SealSearch((secret.position,)))
     row: Row = {"presence": known.presence, "errors": known.distance, "bits": known.bits}
-    row |= {"verified": known.rule_holds} | told(case, known, found)
-    if search:
-        wide = marker.judge(found, **whose, search=SealSearch())
-        row |= {f"{name}_256": value for name, value in told(case, wide, found).items()}
+    row |= told(case, known, found, secret)
+    if search:  # a record, which an identifier has, tells the position
+        wide = known if case.method.issued else marker.judge(found, **whose, search=SealSearch())
+        row |= {f"{name}_256": value for name, value in told(case, wide, found, secret).items()}
     return row
 
 
-def told(case: Case, verdict: Verdict, found: Analysis) -> Row:
-    """Return whether a verdict is sealed evidence, and by what; a rolling code has a record."""
-    seal, sealed = verdict.seal, verdict.seal.holds
-    if case.method.rolling:
+def told(case: Case, verdict: Verdict, found: Analysis, secret: Secret) -> Row:
+    """Return what holds, and by what; an identifier has a record, among as many as a registry's."""
+    p, layer = verdict.seal.p, "pattern"
+    if case.method.issued:
         same = matching.match(record_of(case), found.levels[None]).decision
-        sealed = replace(verdict, origin=Origin(same)).grade == "sealed"
-        seal = seal if seal.holds else verdict.roll
-    row: Row = {"holds": sealed, "z": seal.z, "log10_p": math.log10(max(seal.p, 1e-300))}
-    return row | {"layer": "pattern" if seal is verdict.seal else "code"}
+        read = reading.read(found.detection, [Permutation(secret.key)])
+        for one in [evidence(one, 1, RECORDS) for one in read if one.serial == secret.position]:
+            p, layer = (p, layer) if verdict.seal.holds else (one.bound, "code")
+            verdict = replace(verdict, spelled=one)
+        holds = verdict.rule_holds and same == "same"  # the audio names the record, not its codes
+        verdict = replace(verdict, origin=Origin(same), rule_holds=holds)
+    row: Row = {"holds": verdict.grade == "sealed", "verified": verdict.rule_holds}
+    return row | {"z": verdict.seal.z, "log10_p": math.log10(max(p, 1e-300)), "layer": layer}
 
 
 def attacked(case: Case, face: Row) -> Row:
@@ -108,25 +118,23 @@ def forged(case: Case, face: Row) -> Row:
     """Forge from one marked recording: its code on another host, sealed by the forger's own key.
 
     The public detector reads the code. With a `known-payload` that gives the mask, and so the code
-    of any other payload; a `replay` keeps the payload. A rolling code is read and written second by
+    of any other payload; a `replay` keeps the payload. An identifier is read and written second by
     second, at the position that it came from.
     """
     method, rate = case.method, case.method.rate
     rng = case.chance("forgery")
     chosen, own = int.from_bytes(rng.bytes(32)) >> (256 - method.bits), Key(rng.bytes(32))
     payload = case.secret.payload if face["attack"] == "replay" else chosen
-    size = rate if method.rolling else len(case.marked)
+    size = rate if method.issued else len(case.marked)
     starts = range(0, len(case.marked), size)
     readings = [method.read(case.marked[start : start + size]) for start in starts]
     own_mask = method.decode(readings[0], own) ^ method.decode(readings[0], None)
     change = case.secret.payload ^ payload ^ own_mask
     forgery = np.empty_like(case.other)
-    for start, reading in zip(starts, readings, strict=True):
-        how: Any = {"key": own, "payload": method.decode(reading, None) ^ change}
-        how["excerpt"] = EXCERPT_S
-        position = case.secret.position
-        made = case.marker.embed(case.other, rate, **how, position=position, check=False)
-        forgery[start:] = made[start:]
+    how: Any = {"key": own, "position": case.secret.position, "excerpt": EXCERPT_S, "check": False}
+    for start, heard in zip(starts, readings, strict=True):
+        code = method.decode(heard, None) ^ change
+        forgery[start:] = case.marker.embed(case.other, rate, payload=code, **how)[start:]
     return judge(case, forgery, Secret(case.secret.key, payload, case.secret.position))
 
 

@@ -58,7 +58,7 @@ def available(name: str, *, trained: bool = True) -> str | None:
     return None
 
 
-def chosen(method: str, model: str | None, *, rolling: bool = False) -> Callable[[], Method]:
+def chosen(method: str, model: str | None, *, issued: bool = False) -> Callable[[], Method]:
     """Return what makes a known method, or KeyBound with other weights as a method of its own.
 
     Under one name the newest rows would hide the others. A name that is given, such as
@@ -66,11 +66,11 @@ def chosen(method: str, model: str | None, *, rolling: bool = False) -> Callable
     """
     if method.startswith(landmarks.PREFIX):
         return partial(landmarks.make, method.removeprefix(landmarks.PREFIX))
-    if rolling:
-        name = "keybound-rolling" + (f"/{Path(model).name}" if model else "")
-        return partial(keybound, Path(model) if model else None, name, rolling=True)
-    if model and method == "keybound":
-        return partial(keybound, Path(model), f"keybound/{Path(model).name}")
+    if issued or (model and method == "keybound"):
+        name = ("keybound-identifier" if issued else method) + (
+            f"/{Path(model).name}" if model else ""
+        )
+        return partial(keybound, Path(model) if model else None, name, issued=issued)
     if model and method not in METHODS:
         return partial(keybound, Path(model), method, seal=False)
     if model:

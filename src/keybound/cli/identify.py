@@ -1,0 +1,98 @@
+"""The verb `identify`: which recording it is and whose, without naming a party."""
+
+import dataclasses
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from keybound.cli.terminal import (
+    as_json,
+    emit,
+    false_alarms,
+    model,
+    open_registry,
+    options,
+    progress_bar,
+    registry,
+    speed,
+    tell_rate,
+)
+
+if TYPE_CHECKING:
+    from keybound.types import Detection
+    from keybound.watermark.identification import Identified
+
+
+@click.command()
+@click.argument("recordings", nargs=-1, required=True, type=click.Path())
+@options(speed, false_alarms)
+@click.option(
+    "--require",
+    type=click.Choice(["attributed", "sealed"]),
+    default="attributed",
+    show_default=True,
+    help="Lowest grade for exit status 0.",
+)
+@options(registry, model, as_json)
+def identify(
+    recordings: tuple[str, ...],
+    speed: float,
+    false_alarms: float,
+    require: str,
+    registry: str | None,
+    model: str | None,
+    as_json: bool,
+) -> None:
+    """Tell which recording each of RECORDINGS is, and whose. Exit status 0 if all are, 1 if not.
+
+    Each mark gets a line: its identifier, the party and the record, the grade, where it is. The
+    identifier that a recording spells names its record; where a recording is too short to spell
+    one, its audio is compared with all records. An identifier on audio that neither holds the seal
+    of its record nor matches it is copied: the grade is then present.
+    """
+    from keybound.watermark import files, identification
+    from keybound.watermark.candidates import Known
+    from keybound.watermark.claims import Options
+    from keybound.watermark.options import DetectOptions
+    from keybound.watermark.watermarker import Watermarker
+
+    marker = Watermarker(model)
+    how, missed = DetectOptions(false_alarms, speed / 100), 0
+    with open_registry(registry) as opened:
+        known = Known(opened)
+        for path in recordings:
+            found = files.analyse(marker, path, how, progress=progress_bar("analysing"))
+            tell_rate(found.detection.false_alarms, false_alarms)
+            asked = Options(speed=speed / 100)
+            marks = identification.identify(marker.card, found, known, asked)
+            missed += not any(one.reaches(require) for one in marks)
+            _print(path, marks, found.detection, as_json)
+    sys.exit(1 if missed else 0)
+
+
+def _print(path: str, marks: "list[Identified]", found: "Detection", as_json: bool) -> None:
+    """Print a line for each mark, or one that says that there is none."""
+    for one in marks:
+        emit({"path": path} | as_plain(one), f"{path}: {in_words(one)}", as_json)
+    if not marks:
+        words = (
+            "marked, but not by a recording of this registry" if found.present else "no mark found"
+        )
+        row: dict[str, Any] = {"path": path, "identifier": None, "party": None, "record": None}
+        grade = "present" if found.present else "none"
+        emit(row | {"grade": grade, "words": words}, f"{path}: {words}", as_json)
+
+
+def as_plain(one: "Identified") -> dict[str, Any]:
+    """Return what was identified as plain values, without the evidence of the verdict."""
+    row = dataclasses.asdict(one)
+    del row["verdict"]
+    return row
+
+
+def in_words(one: "Identified") -> str:
+    """Return what was identified as a line."""
+    where = ", ".join(f"{span.start_s:.1f} to {span.end_s:.1f} s" for span in one.spans)
+    which = "" if one.record is None else f"record {one.record}, "
+    return f"{one.grade}: {which}{one.words}" + (f" ({where})" if where else "")

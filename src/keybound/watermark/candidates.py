@@ -1,0 +1,172 @@
+"""Candidates: the records that a recording may be, by the identifier it spells or by its audio.
+
+From an identifier follows the record, which one look-up in the registry finds. Where none is
+spelled, the audio is compared with the fingerprints of all records. Knows detections, records and
+the registry: no audio, no networks.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from keybound.crypto.keys import Key
+from keybound.identity import identifier
+from keybound.identity.frame import PUBLIC
+from keybound.identity.identifier import Identifier
+from keybound.identity.permutation import Permutation
+from keybound.identity.reading import Reading, read, read_public
+from keybound.provenance import origin
+from keybound.provenance.matching import Match, Sketch
+from keybound.provenance.origin import UNTRACED, Compared, Origin
+from keybound.provenance.records import Entry, Record
+from keybound.provenance.registry import Registry
+from keybound.seal.sounds import sounds_of
+from keybound.types import Analysis
+from keybound.watermark.verdict import Spelled
+
+MOST_SAME = 8  # records that a recording is taken to be, where it is that of several
+
+
+class Prepared:
+    """What is computed once of a recording, for all claims."""
+
+    def __init__(self, analysis: Analysis) -> None:
+        self.found, self.levels = analysis.detection, analysis.levels
+        self.sounds = sounds_of(analysis.levels)
+
+    @cached_property
+    def sketch(self) -> Sketch:
+        """Return the sketch that is compared with records."""
+        return Sketch.of(self.levels)
+
+    @property
+    def seconds(self) -> float:
+        """Return the length of the recording."""
+        return len(self.found.frame_presence) * self.found.frame_s
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A record that a recording may be, and what says so.
+
+    `spelled` is the identifier that named it; without one its audio did (`match`), or the caller.
+    `among` is how many records are tried, of which it is one.
+    """
+
+    entry: Entry
+    carried: Identifier | None  # what its codes spell, where a key tells
+    spelled: Spelled | None = None
+    match: Match | None = None
+    origin: Origin = UNTRACED
+    among: int = 1
+
+    @property
+    def record(self) -> Record:
+        """Return the record."""
+        return self.entry.stamped.record
+
+    @property
+    def is_same(self) -> bool:
+        """Return whether the audio is that of the record."""
+        return self.match is not None and self.match.decision == "same"
+
+
+class Known:
+    """An open registry with the keys of its identifiers, as they are when it is first asked."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+
+    @cached_property
+    def keys(self) -> dict[str, Permutation]:
+        """Return the keys of the registry's identifiers by their ids, the newest first."""
+        keys = self.registry.keys()
+        return {key.id: Permutation(key) for key in keys}
+
+    def carried(self, record: Record) -> Identifier | None:
+        """Return what the codes of a record spell; None without a serial, or without its key."""
+        if record.serial is None:
+            return None
+        if record.public:
+            issuer = self.registry.issuer
+            return None if issuer is None else identifier.public(record.serial, issuer)
+        key = self.keys.get(record.registry_key or "")
+        return None if key is None else identifier.keyed(record.serial, key)
+
+    def named(self, prepared: Prepared) -> Iterator[tuple[Reading, Entry | None]]:
+        """Yield the identifiers that a recording spells, each with its record.
+
+        A keyed one without a record is none; a public one may be another registry's.
+        """
+        ids = list(self.keys)
+        keyed = list[Reading]()
+        for one in read(prepared.found, list(self.keys.values())):
+            entry = self.registry.of_serial(one.serial)
+            if entry is not None and one.key is not None:
+                record = entry.stamped.record
+                if not record.public and record.registry_key == ids[one.key]:
+                    keyed.append(one)
+                    yield one, entry
+        if _cover(keyed, prepared.seconds):
+            return
+        for one in read_public(prepared.found):
+            own = one.issuer == self.registry.issuer
+            entry = self.registry.of_serial(one.serial) if own else None
+            yield one, entry if entry is not None and entry.stamped.record.public else None
+
+    def spelled(self, one: Reading) -> Spelled:
+        """Return a reading as evidence."""
+        return evidence(one, len(self.keys), self.registry.size)
+
+    def of_reading(
+        self, prepared: Prepared, one: Reading, entry: Entry, key: Key, tries: int, among: int
+    ) -> Candidate:
+        """Return the record that one of several identifiers named, compared with the audio."""
+        compared = origin.compare(prepared.sketch, [entry], key=key, tries=tries)
+        return Candidate(
+            entry,
+            self.carried(entry.stamped.record),
+            self.spelled(one),
+            compared.found[0][0],
+            compared.origin,
+            among,
+        )
+
+
+def _cover(readings: Sequence[Reading], seconds: float) -> bool:
+    """Return whether identifiers leave no room in a recording for another one."""
+    spans = (span for one in readings for span in one.spans)
+    return seconds - sum(one.end_s - one.start_s for one in spans) < PUBLIC.least_seconds
+
+
+def evidence(one: Reading, keys: int, records: int) -> Spelled:
+    """Return a reading under so many keys as evidence, in a registry of so many records."""
+    public = one.issuer is not None
+    chances = one.tries if public else one.tries * max(1, keys) * max(1, records)
+    bits = identifier.PUBLIC_CHECK_BITS if public else one.identifier.frame.block_bits
+    bound = min(1.0, chances / 2**bits)
+    return Spelled(one.serial, public, bound, one.start_s, one.spans, one.fit, one.channel)
+
+
+def of_audio(compared: Compared, known: Known | None) -> list[Candidate]:
+    """Return the records whose audio a recording has, the best match first."""
+    same = compared.same[:MOST_SAME]
+    return [
+        Candidate(
+            entry,
+            None if known is None else known.carried(entry.stamped.record),
+            match=match,
+            origin=compared.origin_of(match, entry),
+            among=len(same),
+        )
+        for match, entry in same
+    ]
+
+
+def compare(
+    prepared: Prepared, entries: Sequence[Entry], key: Key, *, tries: int = 1, among: int = 0
+) -> Compared:
+    """Return the comparison of a recording with records of a party."""
+    if not entries:
+        return Compared([], searched=True)
+    return origin.compare(prepared.sketch, entries, key=key, tries=tries, among=among)
