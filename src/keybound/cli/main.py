@@ -6,15 +6,14 @@ Keys come from files or from standard input, never from an argument. Exit status
 2 error.
 """
 
-import dataclasses
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from keybound.cli import batch, bench, embed, lab, parties, records, verify
+from keybound.cli import batch, bench, embed, lab, parties, records, serve, verify
 from keybound.cli.terminal import (
     as_json,
     emit,
@@ -77,6 +76,7 @@ def detect(
     from keybound.cli import plot
     from keybound.watermark import files
     from keybound.watermark.options import DetectOptions
+    from keybound.watermark.plain import as_plain
     from keybound.watermark.watermarker import Watermarker
 
     if frames and not as_json:
@@ -103,32 +103,8 @@ def detect(
         if picture is not None:
             plot.draw(found, Path(picture), Path(path).name)
         text = in_a_line(found, path) if len(paths) > 1 else in_lines(found)
-        emit({"path": path} | found_as_plain(found, frames), text, as_json)
+        emit({"path": path} | as_plain(found, frames=frames), text, as_json)
     sys.exit(2 if failed else 0 if marked else 1)
-
-
-def found_as_plain(found: "Detection", frames: bool) -> dict[str, Any]:
-    """Return a detection as plain values, with those of every frame if they are wanted."""
-    result: dict[str, Any] = {
-        "present": found.present,
-        "presence": found.presence,
-        "threshold": found.threshold,
-        "evidence_s": found.evidence_s,
-        "evidence_threshold_s": found.evidence_threshold_s,
-        "false_alarms": found.false_alarms,
-        "speed": found.speed,
-        "speeds_tried": found.speeds_tried,
-        "channel": found.channel,
-        "channels_tried": found.channels_tried,
-        "spans": [dataclasses.asdict(span) for span in found.spans],
-    }
-    if frames:
-        result |= {
-            "frame_s": found.frame_s,
-            "frame_presence": found.frame_presence.tolist(),
-            "frame_logits": found.frame_logits.tolist(),
-        }
-    return result
 
 
 def in_lines(found: "Detection") -> str:
@@ -176,6 +152,8 @@ cli.add_command(lab.attack)
 cli.add_command(lab.train)
 cli.add_command(lab.export)
 cli.add_command(bench.bench)
+cli.add_command(serve.serve)
+cli.add_command(serve.page)
 
 
 def main() -> None:
