@@ -13,18 +13,16 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import FastAPI, Query, Request, Response
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
-from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import keybound
 from keybound import stages
 from keybound.model.detection import FALSE_ALARMS, LEAST_FALSE_ALARMS, MOST_FALSE_ALARMS
-from keybound.server import links, site
-from keybound.server.answers import BODY, REFUSALS, Error, Found, Health, Link
+from keybound.server import links, refusals, site
+from keybound.server.answers import BODY, REFUSALS, Found, Health, Link
 from keybound.server.limits import Limits, RefusedError, busy, too_large
 from keybound.server.metrics import Metrics
 from keybound.server.pool import Pool
@@ -76,9 +74,7 @@ def describe(desk: Desk) -> FastAPI:
         redoc_url=None,
         lifespan=desk.open,
     )
-    app.add_exception_handler(RefusedError, _refused)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _unrouted)
+    refusals.add(app)
     rate = Query(ge=LEAST_FALSE_ALARMS, le=MOST_FALSE_ALARMS)
 
     @app.post("/detect", responses=REFUSALS, response_model=Found, openapi_extra=BODY)
@@ -133,11 +129,13 @@ async def _take(request: Request, upload: Upload, desk: Desk) -> None:
     try:
         if kind == "application/json":
             link = await _link(request, limits)
+            refusals.body_is_read(request)
             if not desk.fetches:
                 raise RefusedError(422, "this service fetches no links", "upload the file")
             await links.fetch(link, upload, limits, desk.allowed)
         else:
             await receive(request.stream(), upload, limits)
+            refusals.body_is_read(request)
     except ClientDisconnect:
         raise RefusedError(499, "the client has gone") from None
 
@@ -150,7 +148,7 @@ async def _link(request: Request, limits: Limits) -> str:
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > LINK_BYTES:
-                    raise RefusedError(413, "the JSON is too long", "send one link")
+                    raise RefusedError(422, "the JSON is too long", "send one link")
         return Link.model_validate_json(body).url
     except TimeoutError:
         raise RefusedError(408, "the request came in too slowly", "send it again") from None
@@ -173,33 +171,6 @@ def _gauges(desk: Desk) -> dict[str, float]:
         "uploads": desk.spool.count,
         "upload_bytes_held": desk.spool.held,
     }
-
-
-# Refusals: one form for all
-
-
-def refusal(status: int, error: str, hint: str | None, retry_s: int | None = None) -> Response:
-    """Return the answer to a request that is refused."""
-    headers = {} if retry_s is None else {"Retry-After": str(retry_s)}
-    return JSONResponse(Error(error=error, hint=hint).model_dump(), status, headers)
-
-
-async def _refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RefusedError)
-    return refusal(error.status, error.message, error.hint, error.retry_s)
-
-
-async def _invalid(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    return refusal(422, f"{first['loc'][-1]}: {str(first['msg']).lower()}", None)
-
-
-async def _unrouted(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    made = refusal(error.status_code, str(error.detail).lower(), None)
-    made.headers.update(error.headers or {})
-    return made
 
 
 def _observed(app: ASGIApp, metrics: Metrics) -> ASGIApp:
