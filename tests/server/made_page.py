@@ -37,7 +37,7 @@ class Page:
     def cards(self, count: int) -> list[Any]:
         """Return all cards, the newest first, when there are so many and all are done."""
         done = self.page.locator('.card[aria-busy="false"]')
-        done.nth(count - 1).wait_for(timeout=120_000)
+        done.nth(count - 1).wait_for(timeout=60_000 + 10_000 * count)
         return list(done.all())
 
     def found(self, *paths: Path) -> list[dict[str, Any]]:

@@ -30,7 +30,7 @@ PACKAGES = ("fastapi", "starlette", "uvicorn", "h11", "pydantic")
 @click.option(
     "--queue",
     type=click.IntRange(min=1),
-    help="Recordings that may wait for a process; by default 8 for each process.",
+    help="Recordings that may wait for a process; by default 32 for each process.",
 )
 @click.option(
     "--max-mib",
@@ -84,7 +84,7 @@ def serve(
     limits = replace(
         Limits(),
         workers=processes,
-        queue=queue or 8 * processes,
+        queue=queue or 32 * processes,
         body_bytes=max_mib << 20,
         longest_s=max_seconds,
         work_s=max_work,
