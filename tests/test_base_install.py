@@ -119,7 +119,7 @@ def test_a_recording_is_embedded_detected_and_verified(tmp_path: Path) -> None:
         (("detect", SPEECH, "--plot", "x.svg"), "matplotlib", "plot"),
         (("attack", "mp3", SPEECH, "x.wav"), "scipy", "attacks"),
         (("party", "list", "--registry", "postgresql:///keybound"), "psycopg", "postgres"),
-        (("serve",), "fastapi", "serve"),
+        (("serve",), "uvicorn", "serve"),
         (("page", "--out", "x"), "fastapi", "serve"),
         (("bench", "run", "paper", "--speech", "."), "pesq", "bench"),
         (("train", "x", "--speech", ".", "--noise", ".", "--out", "."), "torch", "train"),
