@@ -1,6 +1,7 @@
 """What the base install holds is enough to embed, detect and verify, and `import` loads less."""
 
 import ast
+import os
 import subprocess
 import sys
 import tomllib
@@ -25,6 +26,8 @@ ABSENT = (
     "ray",
     "cryptography",
     "psycopg",
+    "fastapi",
+    "uvicorn",
 )
 
 
@@ -116,6 +119,8 @@ def test_a_recording_is_embedded_detected_and_verified(tmp_path: Path) -> None:
         (("detect", SPEECH, "--plot", "x.svg"), "matplotlib", "plot"),
         (("attack", "mp3", SPEECH, "x.wav"), "scipy", "attacks"),
         (("party", "list", "--registry", "postgresql:///keybound"), "psycopg", "postgres"),
+        (("serve",), "uvicorn", "serve"),
+        (("page", "--out", "x"), "fastapi", "serve"),
         (("bench", "run", "paper", "--speech", "."), "pesq", "bench"),
         (("train", "x", "--speech", ".", "--noise", ".", "--out", "."), "torch", "train"),
     ],
@@ -129,3 +134,12 @@ def test_a_missing_extra_is_named_in_one_line(
         f"keybound: this needs {package}, which is not installed"
         f" (pip install 'keybound[{extra}]')\n"
     )
+
+
+def test_detection_reports_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+    places = dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME"), str(tmp_path))
+    command = [sys.executable, "-m", "keybound", "detect", SPEECH]
+    unset = {k: v for k, v in os.environ.items() if k != "ORT_DISABLE_TELEMETRY"}
+    done = subprocess.run(command, env=unset | places, capture_output=True)
+    assert done.returncode == 1
+    assert not list(tmp_path.rglob("*"))

@@ -14,6 +14,8 @@ EXTRAS = {  # which brings a package that the base install does not hold
     "ray": "ray",
     "cryptography": "sign",
     "psycopg": "postgres",
+    "fastapi": "serve",
+    "uvicorn": "serve",
 }
 
 

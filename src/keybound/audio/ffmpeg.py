@@ -1,16 +1,24 @@
 """AAC, which libsndfile neither reads nor writes, through the ffmpeg of the machine.
 
 Files go through a WAV of floats beside them, in blocks on both sides. Only the demuxers named here
-are used: left to itself ffmpeg would follow playlists to other files. Knows no keys, no networks.
+are used: left to itself ffmpeg would follow playlists to other files. It gets limits of memory and
+time, which a damaged file may reach and a recording does not. Knows no keys, no networks.
 """
 
+import contextlib
 import shutil
+import signal
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from keybound import output
 from keybound.errors import AudioError
+
+MOST_BYTES = 4 << 30  # of address space; ten hours of speech take a tenth of it
+MOST_CPU_S = 3600
+ENDED_BY = {"SIGXFSZ": "it decodes to more than may be written", "SIGXCPU": "it took too long"}
 
 
 def demuxer(head: bytes) -> str | None:
@@ -66,9 +74,35 @@ def find(path: Path, verb: str) -> str:
 
 def _run(program: str, arguments: Sequence[str], failure: str, said: bytes = b"") -> bytes:
     command = [program, "-nostdin", "-hide_banner", "-v", "error", "-y", *arguments]
-    done = subprocess.run(command, capture_output=True, input=said)
-    if done.returncode:
-        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        reason = lines[-1].split(": ", 1)[-1].lower() if lines else f"status {done.returncode}"
-        raise AudioError(failure, hint=f"ffmpeg: {reason}")
-    return done.stdout
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        _limit(process.pid)
+        try:
+            out, complaint = process.communicate(said)
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        raise AudioError(failure, hint=f"ffmpeg: {_reason(process.returncode, complaint)}")
+    return out
+
+
+def _limit(process: int) -> None:
+    """Limit memory and time of a process, where the system can."""
+    if sys.platform == "linux":
+        import resource
+
+        limits = {resource.RLIMIT_AS: MOST_BYTES, resource.RLIMIT_CPU: MOST_CPU_S}
+        for kind, most in limits.items():
+            # It has ended, or has inherited a lower limit.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                resource.prlimit(process, kind, (most, most))
+
+
+def _reason(status: int, complaint: bytes) -> str:
+    """Return why ffmpeg failed, by the signal that ended it or its own last words."""
+    if status < 0:
+        name = signal.Signals(-status).name
+        return ENDED_BY.get(name, f"ended by {name}")
+    lines = complaint.decode("utf-8", "replace").strip().splitlines()
+    return lines[-1].split(": ", 1)[-1].lower() if lines else f"status {status}"

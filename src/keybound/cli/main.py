@@ -6,15 +6,25 @@ Keys come from files or from standard input, never from an argument. Exit status
 2 error.
 """
 
-import dataclasses
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from keybound.cli import batch, bench, embed, identify, lab, parties, records, registry, verify
+from keybound.cli import (
+    batch,
+    bench,
+    embed,
+    identify,
+    lab,
+    parties,
+    records,
+    registry,
+    serve,
+    verify,
+)
 from keybound.cli.terminal import (
     as_json,
     emit,
@@ -81,6 +91,7 @@ def detect(
     from keybound.identity.reading import read_public
     from keybound.watermark import files
     from keybound.watermark.options import DetectOptions
+    from keybound.watermark.plain import as_plain
     from keybound.watermark.watermarker import Watermarker
 
     if frames and not as_json:
@@ -109,9 +120,7 @@ def detect(
         claims = read_public(found) if found.present else []
         text = in_a_line(found, path) if len(paths) > 1 else in_lines(found)
         text = "\n".join([text, *(f"  {in_words(one)}" for one in claims)])
-        named = [{"identifier": one.name, "issuer": one.issuer} for one in claims]
-        row = {"path": path} | found_as_plain(found, frames) | {"claimed": named}
-        emit(row, text, as_json)
+        emit({"path": path} | as_plain(found, claims, frames=frames), text, as_json)
     sys.exit(2 if failed else 0 if marked else 1)
 
 
@@ -119,30 +128,6 @@ def in_words(claimed: "Reading") -> str:
     """Return a public identifier for people."""
     where = ", ".join(f"{one.start_s:.1f} to {one.end_s:.1f} s" for one in claimed.spans)
     return f"claims identifier {claimed.name} of issuer {claimed.issuer}: {where}"
-
-
-def found_as_plain(found: "Detection", frames: bool) -> dict[str, Any]:
-    """Return a detection as plain values, with those of every frame if they are wanted."""
-    result: dict[str, Any] = {
-        "present": found.present,
-        "presence": found.presence,
-        "threshold": found.threshold,
-        "evidence_s": found.evidence_s,
-        "evidence_threshold_s": found.evidence_threshold_s,
-        "false_alarms": found.false_alarms,
-        "speed": found.speed,
-        "speeds_tried": found.speeds_tried,
-        "channel": found.channel,
-        "channels_tried": found.channels_tried,
-        "spans": [dataclasses.asdict(span) for span in found.spans],
-    }
-    if frames:
-        result |= {
-            "frame_s": found.frame_s,
-            "frame_presence": found.frame_presence.tolist(),
-            "frame_logits": found.frame_logits.tolist(),
-        }
-    return result
 
 
 def in_lines(found: "Detection") -> str:
@@ -192,6 +177,8 @@ cli.add_command(lab.attack)
 cli.add_command(lab.train)
 cli.add_command(lab.export)
 cli.add_command(bench.bench)
+cli.add_command(serve.serve)
+cli.add_command(serve.page)
 
 
 def main() -> None:

@@ -156,10 +156,15 @@ def detect(
     recording: str | os.PathLike[str],
     options: DetectOptions = USUAL,
     *,
+    longest_s: float = math.inf,
     progress: Progress = lambda *_: None,
 ) -> Detection:
-    """Return whether there is a mark in a file, and where. No key is needed."""
-    return _pushed(marker, recording, options, levels=False, progress=progress).detection()
+    """Return whether there is a mark in a file, and where. No key is needed.
+
+    A recording that is longer than `longest_s` is refused before any of it is analysed.
+    """
+    own = _pushed(marker, recording, options, levels=False, longest_s=longest_s, progress=progress)
+    return own.detection()
 
 
 def analyse(
@@ -179,10 +184,14 @@ def _pushed(
     options: DetectOptions,
     *,
     levels: bool,
+    longest_s: float = math.inf,
     progress: Progress,
 ) -> StreamDetector:
     """Return a detector to which a whole file was pushed."""
     with recordings.Reader(recording) as file:
+        if file.frames > longest_s * file.sample_rate:
+            what = f"{recording} is longer than {longest_s:g} s"
+            raise AudioError(what, hint="cut it into shorter recordings")
         stream = marker.detector(file.sample_rate, options, channels=file.channels, levels=levels)
         held = None  # the last block ends the stream
         for block in _blocks(file, progress):

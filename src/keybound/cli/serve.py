@@ -1,0 +1,121 @@
+"""The verbs `serve` and `page`: the public detector as a service and as a folder of files."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from keybound.cli.terminal import model, options, say
+from keybound.errors import missing
+
+EXTRA = "serve"
+PACKAGES = ("fastapi", "starlette", "uvicorn", "h11", "pydantic")
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    help="Port to listen on; 0 for any free one.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    help="Processes that detect, with a thread each; by default one for each core.",
+)
+@click.option(
+    "--queue",
+    type=click.IntRange(min=1),
+    help="Recordings that may wait for a process; by default 32 for each process.",
+)
+@click.option(
+    "--max-mib",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="Largest recording, in MiB.",
+)
+@click.option(
+    "--max-seconds",
+    type=click.FloatRange(min=1),
+    default=1800.0,
+    show_default=True,
+    help="Longest recording, in seconds.",
+)
+@click.option(
+    "--max-work",
+    type=click.FloatRange(min=1),
+    default=60.0,
+    show_default=True,
+    help="Longest time to decode a recording and detect in it, in seconds.",
+)
+@click.option("--links/--no-links", default=True, help="Whether links are fetched.")
+@options(model)
+def serve(
+    host: str,
+    port: int,
+    workers: int | None,
+    queue: int | None,
+    max_mib: int,
+    max_seconds: float,
+    max_work: float,
+    links: bool,
+    model: str | None,
+) -> None:
+    """Serve a public detector over HTTP: a page, and POST /detect for programs.
+
+    Nothing that is sent to it is kept. Run it behind a proxy that does TLS (docs/server.md).
+    Needs the extra serve: pip install 'keybound[serve]'
+    """
+    try:
+        from keybound.server import run
+        from keybound.server.app import Desk
+        from keybound.server.limits import Limits
+    except ModuleNotFoundError as error:
+        raise _absent(error) from error
+    from keybound.model.networks import SHIPPED, read_card
+
+    read_card(SHIPPED if model is None else Path(model))  # weights that are missing end it here
+    processes = workers or os.cpu_count() or 1
+    limits = replace(
+        Limits(),
+        workers=processes,
+        queue=queue or 32 * processes,
+        body_bytes=max_mib << 20,
+        longest_s=max_seconds,
+        work_s=max_work,
+    )
+    with run.listen(host, port) as listening:
+        name = f"[{host}]" if ":" in host else host
+        say(f"serving on http://{name}:{listening.getsockname()[1]}")
+        run.run(Desk(limits, model, links), listening)
+
+
+@click.command()
+@click.option(
+    "--out", required=True, type=click.Path(path_type=Path), help="Folder to write, a new one."
+)
+@options(model)
+def page(out: Path, model: str | None) -> None:
+    """Write a web page that detects marks in the browser, as a folder for any web server.
+
+    Nothing leaves the browser of whoever uses it, and it needs nothing from elsewhere.
+    Needs the extra serve: pip install 'keybound[serve]'
+    """
+    try:
+        from keybound.server import site
+    except ModuleNotFoundError as error:
+        raise _absent(error) from error
+
+    size = site.write(out, model)
+    say(f"wrote {out}, {size / (1 << 20):.1f} MiB")
+
+
+def _absent(error: ModuleNotFoundError) -> Exception:
+    """Return the error that names the extra, if it is a package of the extra that is missing."""
+    top = (error.name or "").partition(".")[0]
+    return missing(top, EXTRA) if top in PACKAGES else error

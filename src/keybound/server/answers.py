@@ -1,0 +1,83 @@
+"""What requests hold and what they are answered with, for the OpenAPI description."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Span(BaseModel):
+    """A stretch that is marked: from, to, and its presence."""
+
+    start_s: float
+    end_s: float
+    score: float
+
+
+class Claimed(BaseModel):
+    """A public identifier that the recording spells. Anyone can write one: its issuer can tell."""
+
+    identifier: str = Field(description="the serial, as ten hex digits")
+    issuer: int
+
+
+class Found(BaseModel):
+    """Whether there is a mark, and where: as `keybound detect --json` prints it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    present: bool
+    presence: float = Field(description="mean over frames, 0 to 1")
+    threshold: float = Field(description="of presence, for recordings under 3 s")
+    evidence_s: float = Field(description="of the strongest stretch")
+    evidence_threshold_s: float
+    false_alarms: float = Field(description="share of unmarked recordings that are found marked")
+    speed: float
+    speeds_tried: int
+    channel: int | None = Field(description="with the most evidence; null: all channels mixed")
+    channels_tried: int
+    spans: list[Span]
+    claimed: list[Claimed]
+
+
+class Error(BaseModel):
+    """Why a request is not answered."""
+
+    error: str
+    hint: str | None
+
+
+class Health(BaseModel):
+    """Whether the service can detect, and with which weights."""
+
+    status: str
+    version: str
+    weights: str
+
+
+class Link(BaseModel):
+    """A link to a recording."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    url: str = Field(min_length=1, max_length=2048)
+
+
+BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+            "application/json": {"schema": Link.model_json_schema()},
+        },
+    }
+}
+WHY = {
+    408: "The body came in too slowly.",
+    413: "The recording has too many bytes.",
+    415: "The body is a form.",
+    422: "The recording or the link cannot be read, or is too long.",
+    503: "Too many requests at once; Retry-After says when to try again.",
+}
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Error, "description": why} for status, why in WHY.items()
+}

@@ -1,0 +1,202 @@
+"""The service: its routes, what they accept and answer, its headers and its log.
+
+The log has one line for each request: method, route, status, bytes, seconds. It holds no audio, no
+address, no name of a file and nothing of what was found.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from fastapi import FastAPI, Query, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import ValidationError
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+import keybound
+from keybound import stages
+from keybound.model.detection import FALSE_ALARMS, LEAST_FALSE_ALARMS, MOST_FALSE_ALARMS
+from keybound.server import links, refusals, site
+from keybound.server.answers import BODY, REFUSALS, Found, Health, Link
+from keybound.server.limits import Limits, RefusedError, busy, too_large
+from keybound.server.metrics import Metrics
+from keybound.server.pool import Pool
+from keybound.server.spool import Spool, Upload, receive
+
+log = logging.getLogger("keybound.server")
+METHODS = ("GET", "HEAD", "POST")  # that are counted by their names
+LINK_BYTES = 8 << 10  # of a request that holds a link
+
+
+@dataclass
+class Desk:
+    """What all requests share."""
+
+    limits: Limits
+    model: str | None = None
+    fetches: bool = True  # links
+    allowed: frozenset[tuple[str, int]] = links.NONE  # addresses for links in tests
+    metrics: Metrics = field(default_factory=Metrics)
+    pool: Pool = field(init=False)
+    spool: Spool = field(init=False)
+
+    @contextlib.asynccontextmanager
+    async def open(self, _: object = None) -> AsyncIterator[None]:
+        """Hold the workers and the folder of uploads while the service runs."""
+        self.pool = Pool(self.limits, self.model)
+        with stages.scratch() as folder:
+            self.spool = Spool(folder, self.limits)
+            try:
+                await self.pool.start()
+                yield
+            finally:
+                await self.pool.close()
+
+
+def make(desk: Desk) -> ASGIApp:
+    """Return the service as an ASGI application."""
+    app = describe(desk)
+    return _observed(app, desk.metrics)
+
+
+def describe(desk: Desk) -> FastAPI:
+    """Return the routes of the service, without headers and log."""
+    app = FastAPI(
+        title="KeyBound detector",
+        version=keybound.__version__,
+        description="Detects whether speech carries a KeyBound mark. Nothing is kept.",
+        docs_url=None,  # both load scripts from elsewhere
+        redoc_url=None,
+        lifespan=desk.open,
+    )
+    refusals.add(app)
+    rate = Query(ge=LEAST_FALSE_ALARMS, le=MOST_FALSE_ALARMS)
+
+    @app.post("/detect", responses=REFUSALS, response_model=Found, openapi_extra=BODY)
+    async def detect(
+        request: Request, false_alarms: Annotated[float, rate] = FALSE_ALARMS
+    ) -> Response:
+        """Detect whether a recording carries a mark, and where.
+
+        The body is the recording itself, or as JSON a link to it. The answer is that of
+        `keybound detect --json`. Nothing is kept.
+        """
+        if desk.pool.full:  # known before the body comes in
+            raise busy()
+        with desk.spool.upload() as upload:
+            await _take(request, upload, desk)
+            desk.metrics.bytes += upload.size
+            request.scope["keybound.bytes"] = upload.size
+            gone = asyncio.ensure_future(_gone(request))
+            try:
+                found = await desk.pool.detect(upload.path, false_alarms, gone)
+            finally:
+                gone.cancel()
+        return JSONResponse(found)
+
+    @app.get("/health", responses={503: {"model": Health}})
+    async def health(response: Response) -> Health:
+        """Say whether the service can detect, and with which weights."""
+        pool = desk.pool
+        response.status_code = 200 if pool.alive else 503
+        status = "ok" if pool.alive else "no worker runs"
+        return Health(status=status, version=keybound.__version__, weights=pool.weights)
+
+    @app.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+    async def metrics() -> Response:
+        """Return counters in Prometheus' text format."""
+        text = desk.metrics.text(_gauges(desk))
+        return Response(text, media_type="text/plain; version=0.0.4")
+
+    site.add(app, desk.limits, links=desk.fetches, model=desk.model)
+    return app
+
+
+async def _take(request: Request, upload: Upload, desk: Desk) -> None:
+    """Write the recording of a request to an upload."""
+    limits = desk.limits
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind.startswith("multipart/") or kind == "application/x-www-form-urlencoded":
+        raise RefusedError(415, "forms are not read", "send the file itself as the body")
+    size = request.headers.get("content-length")
+    if size is not None and int(size) > limits.body_bytes:
+        raise too_large(limits)
+    try:
+        if kind == "application/json":
+            link = await _link(request, limits)
+            refusals.body_is_read(request)
+            if not desk.fetches:
+                raise RefusedError(422, "this service fetches no links", "upload the file")
+            await links.fetch(link, upload, limits, desk.allowed)
+        else:
+            await receive(request.stream(), upload, limits)
+            refusals.body_is_read(request)
+    except ClientDisconnect:
+        raise RefusedError(499, "the client has gone") from None
+
+
+async def _link(request: Request, limits: Limits) -> str:
+    """Return the link in the JSON of a request."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(limits.grace_s):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > LINK_BYTES:
+                    raise RefusedError(422, "the JSON is too long", "send one link")
+        return Link.model_validate_json(body).url
+    except TimeoutError:
+        raise RefusedError(408, "the request came in too slowly", "send it again") from None
+    except ValidationError:
+        raise RefusedError(422, "the JSON holds no link", 'send {"url": "https://…"}') from None
+
+
+async def _gone(request: Request) -> None:
+    """Return when the client has closed its connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _gauges(desk: Desk) -> dict[str, float]:
+    return {
+        "workers": desk.pool.alive,
+        "workers_busy": desk.pool.busy,
+        "workers_replaced": desk.pool.replaced,
+        "recordings_waiting": desk.pool.waiting,
+        "uploads": desk.spool.count,
+        "upload_bytes_held": desk.spool.held,
+    }
+
+
+def _observed(app: ASGIApp, metrics: Metrics) -> ASGIApp:
+    """Return an application with safe headers, whose requests are counted and logged."""
+
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+        begun, status = time.perf_counter(), 500
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], *site.HEADERS]
+            await send(message)
+
+        try:
+            await app(scope, receive, answer)
+        finally:
+            spent = time.perf_counter() - begun
+            route = getattr(scope.get("route"), "path", "other")
+            method = scope["method"] if scope["method"] in METHODS else "other"
+            metrics.count(method, route, status, spent)
+            size = scope.get("keybound.bytes", 0)
+            log.info("%s %s %d %d bytes %.3f s", method, route, status, size, spent)
+
+    return call

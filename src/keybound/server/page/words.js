@@ -1,0 +1,41 @@
+// What a detection is called, for people.
+
+/** Return a moment as minutes and seconds, with tenths. */
+export function clock(seconds) {
+  const tenths = Math.round(seconds * 10);
+  const rest = ((tenths % 600) / 10).toFixed(1).padStart(4, "0");
+  return `${Math.floor(tenths / 600)}:${rest}`;
+}
+
+/** Return {verdict, where, meaning} of a detection. */
+export function words(found, seconds) {
+  const rate = `one unmarked recording in ${Math.round(1 / found.false_alarms).toLocaleString("en")}`;
+  if (!found.present) {
+    return {
+      verdict: "No mark found",
+      where: `There is no more evidence of a mark than unmarked speech holds by chance.`,
+      meaning:
+        "This recording, as it is now, carries no KeyBound mark that can be read. That does not " +
+        "mean that a person spoke it: many makers of synthetic speech do not mark it, and a mark " +
+        "can be removed.",
+    };
+  }
+  const marked = found.spans.reduce((sum, one) => sum + one.end_s - one.start_s, 0);
+  const all = seconds && marked > 0.95 * seconds;
+  const list = found.spans.slice(0, 6).map((one) => `${clock(one.start_s)} to ${clock(one.end_s)}`);
+  if (found.spans.length > 6) list.push(`${found.spans.length - 6} more`);
+  return {
+    verdict: "Marked",
+    where: `${all ? "The mark is in the whole recording" : "The mark is in part of the recording"}: ${list.join(", ")}.`,
+    meaning:
+      "Someone who uses KeyBound, as makers of synthetic speech do, put a mark into the marked " +
+      "parts. It does not say who that was, nor that the words are theirs, and about " +
+      `${rate} is called marked by mistake.`,
+  };
+}
+
+/** Return a problem as a sentence. */
+export function sentence(problem) {
+  const text = problem.hint ? `${problem.message} (${problem.hint})` : problem.message;
+  return `${text[0].toUpperCase()}${text.slice(1)}.`;
+}

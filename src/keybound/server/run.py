@@ -1,0 +1,76 @@
+"""Run the service with uvicorn. Knows sockets, and nothing of audio."""
+
+import asyncio
+import logging
+import socket
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from keybound.errors import KeyBoundError
+from keybound.server.app import Desk, make
+
+HEAD_S = 10.0  # for the line and the headers of a request
+CONNECTIONS = 1024
+STOP_S = 10  # for requests that are under way when the service is stopped
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on an address; raise an error where it cannot."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=CONNECTIONS)
+    except (OSError, OverflowError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        what = f"cannot listen on {host} port {port}: {reason}"
+        raise KeyBoundError(what, hint="choose another --host or --port") from error
+
+
+def server(desk: Desk) -> uvicorn.Server:
+    """Return a server of the service, to be run with the socket it listens on."""
+    config = uvicorn.Config(
+        make(desk),
+        http=_on_time,  # type: ignore[arg-type]  # uvicorn only calls it
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,  # which holds addresses
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=CONNECTIONS,
+        timeout_graceful_shutdown=STOP_S,
+    )
+    return uvicorn.Server(config)
+
+
+def run(desk: Desk, listening: socket.socket) -> None:
+    """Serve until a signal stops it."""
+    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
+    logging.getLogger("keybound.server").setLevel(logging.INFO)
+    made = server(desk)
+    made.run(sockets=[listening])
+    if not made.started:
+        raise KeyBoundError("the service cannot start", hint="see the message above")
+
+
+def _on_time(*args: Any, **options: Any) -> H11Protocol:
+    """Return a connection that is closed if no request comes in on it for a while.
+
+    uvicorn waits for headers without an end.
+    """
+    made = H11Protocol(*args, **options)
+    made.loop.call_later(HEAD_S, _watch, made, None)
+    return made
+
+
+def _watch(connection: H11Protocol, before: object) -> None:
+    """Close a connection that has waited for a request since the last look at it."""
+    cycle, transport = connection.cycle, connection.transport
+    if transport is None or transport.is_closing():
+        return
+    waits = cycle is None or cycle.response_complete
+    if waits and cycle is before:
+        transport.close()
+        return
+    asyncio.get_running_loop().call_later(HEAD_S, _watch, connection, cycle if waits else 0)

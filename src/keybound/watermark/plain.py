@@ -1,0 +1,38 @@
+"""Detections as plain values: the JSON of the command line and of the server."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from keybound.identity.reading import Reading
+from keybound.types import Detection
+
+
+def as_plain(
+    found: Detection, claims: Sequence[Reading] = (), *, frames: bool = False
+) -> dict[str, Any]:
+    """Return a detection as plain values, with those of every frame if they are wanted.
+
+    `claims` are the public identifiers that it spells.
+    """
+    result: dict[str, Any] = {
+        "present": found.present,
+        "presence": found.presence,
+        "threshold": found.threshold,
+        "evidence_s": found.evidence_s,
+        "evidence_threshold_s": found.evidence_threshold_s,
+        "false_alarms": found.false_alarms,
+        "speed": found.speed,
+        "speeds_tried": found.speeds_tried,
+        "channel": found.channel,
+        "channels_tried": found.channels_tried,
+        "spans": [dataclasses.asdict(span) for span in found.spans],
+        "claimed": [{"identifier": one.name, "issuer": one.issuer} for one in claims],
+    }
+    if frames:
+        result |= {
+            "frame_s": found.frame_s,
+            "frame_presence": found.frame_presence.tolist(),
+            "frame_logits": found.frame_logits.tolist(),
+        }
+    return result

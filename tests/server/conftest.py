@@ -1,0 +1,33 @@
+"""A service that runs beside the tests, and files to send to it."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import soundfile as sf
+
+pytest.importorskip("fastapi", reason="the extra serve is not installed")
+
+from made_service import LIMITS, Service, serving
+
+from keybound.server.app import Desk
+
+RATE = 16_000
+
+
+@pytest.fixture(scope="session")
+def service() -> Iterator[Service]:
+    with serving(Desk(LIMITS)) as running:
+        yield running
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """Write samples to a file of some name."""
+
+    def call(name: str, samples: Any, rate: int = RATE, **options: Any) -> Path:
+        sf.write(tmp_path / name, samples, rate, **options)
+        return tmp_path / name
+
+    return call
