@@ -24,6 +24,7 @@ from keybound.cli.terminal import (
 from keybound.crypto.keys import Key
 from keybound.crypto.signing import PUBLIC_BYTES, SigningKey
 from keybound.errors import NotGenuineError, RecordError
+from keybound.identity.identifier import written
 from keybound.provenance import records
 from keybound.provenance.records import Entry
 from keybound.watermark.claims import Claim
@@ -47,7 +48,11 @@ def record_list(name: str | None, registry: str | None, as_json: bool) -> None:
     if not entries:
         say("there are no records (keybound embed --party makes one)")
     for entry in entries:
-        emit(_brief(entry), "\t".join(str(value) for value in _brief(entry).values()), as_json)
+        emit(
+            _brief(entry),
+            "\t".join("-" if value is None else str(value) for value in _brief(entry).values()),
+            as_json,
+        )
 
 
 @record.command("show")
@@ -59,6 +64,8 @@ def record_show(number: int, registry: str | None, as_json: bool) -> None:
     whole = json.loads(entry.stamped.to_bytes())
     shown = whole["record"] | {"mac": whole["mac"]}
     shown["fingerprint"] = f"{len(entry.stamped.record.fingerprint.data)} bytes"
+    if shown["serial"] is not None:
+        shown["serial"] = written(shown["serial"])
     text = "\n".join(f"{name:16}{value}" for name, value in shown.items() if value is not None)
     emit({"number": number} | whole, f"{'number':16}{number}\n{text}", as_json)
 
@@ -254,4 +261,5 @@ def _brief(entry: Entry) -> dict[str, str | int | float | None]:
         "payload": f"0x{one.payload:0{-(-one.bits // 4)}x}",
         "position": one.position,
         "seconds": round(one.samples / one.rate, 3),
+        "identifier": None if one.serial is None else written(one.serial),
     }

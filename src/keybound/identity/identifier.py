@@ -62,6 +62,11 @@ def draw() -> int:
     return secrets.randbits(SERIAL_BITS)
 
 
+def written(serial: int) -> str:
+    """Return a serial as people see it: ten hex digits."""
+    return f"{serial:0{SERIAL_BITS // 4}x}"
+
+
 def keyed(serial: int, key: Permutation | Key) -> Identifier:
     """Return the identifier of a serial under a key of a registry, or under its permutation."""
     own = Permutation(key) if isinstance(key, Key) else key

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from keybound.crypto.codes import Bits
 from keybound.identity.cells import Cells
 from keybound.identity.frame import BITS, CANDIDATES, KEYED, PERIOD, PUBLIC, Frame
-from keybound.identity.identifier import Identifier, Opened, opened
+from keybound.identity.identifier import Identifier, Opened, opened, written
 from keybound.identity.permutation import Permutation
 from keybound.types import Detection, Span
 
@@ -49,7 +49,7 @@ class Reading:
     @property
     def name(self) -> str:
         """Return the serial as it is written: ten hex digits."""
-        return f"{self.serial:010x}"
+        return written(self.serial)
 
 
 def read(found: Detection, keys: Sequence[Permutation]) -> list[Reading]:

@@ -37,7 +37,7 @@ class Issued:
     @property
     def name(self) -> str:
         """Return the serial as it is written."""
-        return f"{self.serial:010x}"
+        return identifier.written(self.serial)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from keybound.crypto import codes
+from keybound.identity.identifier import written
 from keybound.provenance.origin import UNTRACED, Origin
 from keybound.seal.search import NOTHING, SEALED_P, Sealed
 from keybound.types import Detection, Span
@@ -31,7 +32,7 @@ class Spelled:
     @property
     def name(self) -> str:
         """Return the serial as it is written."""
-        return f"{self.serial:010x}"
+        return written(self.serial)
 
     @property
     def holds(self) -> bool:
