@@ -168,10 +168,9 @@ def wrong(asked: argparse.Namespace) -> None:
     print("| --- " * 6 + "|")
     for kind, own in (*count.items(), ("all", np.sum(list(count.values()), axis=0).tolist())):
         print(f"| {kind} | {' | '.join(f'{one:,}' for one in own)} |")
-    expected = count and sum(own[1] for own in count.values()) * reading.TRIES / 2**24
-    print(
-        f"\nThe check alone allows {expected:.1f}; of {RECORDS:,} records each {RECORDS / 2**40:.1e}"
-    )
+    expected = sum(own[1] for own in count.values()) * reading.TRIES / 2**24
+    print(f"\nThe check alone allows {expected:.1f}, of which {RECORDS:,} records have")
+    print(f"{expected * RECORDS / 2**40:.1e} in all.")
 
 
 def fill(known: Registry, party: Party, key: Key, count: int) -> None:
@@ -230,7 +229,7 @@ def cpu(asked: argparse.Namespace) -> None:
             times = [
                 spent(partial(marker.detect, made, RATE), 5),
                 spent(partial(known.identify_analysis, found), 5),
-                spent(lambda judge=judge, known=known: judge(Known(known)), 5),
+                spent(partial(judge, Known(known)), 5),
                 spent(partial(known.identify_analysis, short), 1),
             ]
             assert known.identify_analysis(found)[0].grade == "sealed"
