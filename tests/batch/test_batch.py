@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from made_corpus import RATE, WHOSE, done, fill, hidden, rows, times, write_manifest
 
 from keybound.batch import corpus, journal, manifest, worker
+from keybound.batch.job import Job
 from keybound.crypto.keys import Key
 from keybound.errors import CorpusError
 from keybound.provenance import fingerprint
@@ -158,7 +159,7 @@ def test_no_key_travels(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         whose, who = corpus.claimants(
             items, name=None, key=reference, payload=1, known=None, bits=16
         )
-        job = worker.Job("embed", None, whose)
+        job = Job("embed", None, whose)
         book = journal.Journal(home / "none", {})
         planned = corpus.plan(job, items, who, book, force=False)
         sent = pickle.dumps((job, planned.tasks))

@@ -12,6 +12,7 @@ from made_corpus import RATE, done, rows, times
 
 from keybound.audio import recordings
 from keybound.batch import corpus, journal, manifest, worker
+from keybound.batch.job import Claimant, Job, Task
 from keybound.crypto.keys import Key
 from keybound.provenance.registry import Registry
 from keybound.watermark.options import DetectOptions
@@ -137,7 +138,7 @@ def test_what_workers_hear_travels_as_text(run: Run, home: Path) -> None:
     """Ray carries entries as JSON: so does this executor, which is all that it shares with Ray."""
     assert run(*MARKING).code == 0
 
-    def by_text(job: worker.Job, tasks: Iterable[worker.Task]) -> Iterator[tuple[str, journal.Row]]:
+    def by_text(job: Job, tasks: Iterable[Task]) -> Iterator[tuple[str, journal.Row]]:
         for task in tasks:
             yield task.name, json.loads(json.dumps(worker.Worker(job)(task)))
 
@@ -145,7 +146,7 @@ def test_what_workers_hear_travels_as_text(run: Run, home: Path) -> None:
     ended: list[journal.Row] = []
     with Registry(home / "registry.sqlite") as known, journal.Journal(home / "j", {}) as book:
         place = str(home / "registry.sqlite")
-        job = worker.Job("verify", None, corpus.everyone(known, 16)[0], registry=place)
+        job = Job("verify", None, corpus.everyone(known, 16)[0], registry=place)
         planned = corpus.plan(job, items, [None] * len(items), book, force=False)
         corpus.run(job, planned, book, by_text, ended.append, known)
         count = corpus.conclude(planned, items, book, home / "r.jsonl")
@@ -188,12 +189,12 @@ def test_an_output_that_a_kill_left_is_taken_if_it_has_the_identifier(
 
 def test_the_names_of_tasks_cover_what_decides_their_results() -> None:
     """Journals of runs that would give another result are not taken up again."""
-    one = worker.Claimant("alice", "k", "ab" * 8, 1, 2)
-    seen = worker.Claimant("alice", "k", "ab" * 8, 1, 2, recorded=True)
+    one = Claimant("alice", "k", "ab" * 8, 1, 2)
+    seen = Claimant("alice", "k", "ab" * 8, 1, 2, recorded=True)
     item = manifest.Item("a.wav", "/a.wav", "/b.wav")
 
-    def name(verb: str, who: worker.Claimant, **how: Any) -> str:
-        return corpus.digest(worker.Job(verb, None, (who,), **how), item, who, "m")
+    def name(verb: str, who: Claimant, **how: Any) -> str:
+        return corpus.digest(Job(verb, None, (who,), **how), item, who, "m")
 
     assert name("embed", one) == name("embed", seen) == "3a9821c1e0a0f8091332a9f3"
     assert name("embed", one) != name("embed", one, excerpt=1.0)

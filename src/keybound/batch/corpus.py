@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from keybound import output, stages
+from keybound.batch.job import ENV, Claimant, Job, Task, read_key
 from keybound.batch.journal import Journal, Row, Stamp, write_results
 from keybound.batch.manifest import Item, absolute
-from keybound.batch.worker import ENV, HANDED, Claimant, Job, Task, in_words, read_key
+from keybound.batch.worker import HANDED, in_words
 from keybound.crypto import codes
 from keybound.errors import CodeError, CorpusError, KeyBoundError, KeyFileError, RegistryError
 from keybound.provenance import records

@@ -19,8 +19,9 @@ from dataclasses import asdict
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from keybound.batch.job import Job, Task
 from keybound.batch.journal import Row
-from keybound.batch.worker import Job, Task, Worker, in_words
+from keybound.batch.worker import Worker, in_words
 from keybound.errors import CorpusError, KeyBoundError
 
 Stop = Callable[[], bool]

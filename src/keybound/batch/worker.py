@@ -10,90 +10,28 @@ import dataclasses
 import os
 import time
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 
 from keybound import output as outputs
 from keybound.audio.recordings import sndfile_name
 from keybound.audio.silence import silence
+from keybound.batch.job import Claimant, Job, Task, read_key
 from keybound.batch.journal import COLUMNS, Row, Stamp
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError, KeyFileError, KeyFileWarning, explain
 from keybound.output import Part
-from keybound.provenance.declared import NOTHING, Declared
 from keybound.provenance.registry import Registry
 from keybound.seal.search import SealSearch
 from keybound.types import Detection
 from keybound.watermark import files, identification, verification
 from keybound.watermark.candidates import Known
 from keybound.watermark.claims import Claim, Options
-from keybound.watermark.options import EXCERPT_S, USUAL, DetectOptions, EmbedOptions
-from keybound.watermark.reservation import LEAST_S, NONCE_BYTES, Issued, Reservation
+from keybound.watermark.options import EmbedOptions
+from keybound.watermark.reservation import LEAST_S, NONCE_BYTES, Reservation
 from keybound.watermark.verdict import GRADES, Verdict
 from keybound.watermark.watermarker import Watermarker
 
-ENV = "env:"
 HANDED = "handed"  # in an entry of a worker: a finished part, with the record as it is exported
-
-
-@dataclass(frozen=True)
-class Claimant:
-    """A claimant without its secret: `key` names a key file, or env: and a variable's name."""
-
-    name: str
-    key: str
-    key_id: str
-    payload: int | None  # None: each row has its own
-    rho: int | None
-    recorded: bool = False  # whether there are records of it to compare with
-
-
-@dataclass(frozen=True)
-class Job:
-    """What is the same for every input: all that a worker needs, and nothing secret."""
-
-    verb: str  # embed, detect, identify or verify
-    model: str | None
-    claimants: tuple[Claimant, ...]
-    excerpt: float = EXCERPT_S  # that must be attributable
-    how: DetectOptions = USUAL
-    untried: int = 0  # registered parties that cannot be tried
-    registry: str | None = None  # the place of the registry, where there is one
-    declared: Declared = NOTHING  # of what is embedded, in its record
-    fingerprint: bool = True  # whether records keep one
-
-
-@dataclass(frozen=True)
-class Task:
-    """One input to work on. `who` is one of the job's claimants, None for all of them."""
-
-    name: str  # a digest of all that decides the result
-    source: str
-    output: str | None
-    who: int | None
-    payload: int | None
-    nonce: bytes
-    fresh: bool  # the output did not exist when this was first begun
-    replace: bool
-    position: int | None = None  # of the seal, where the registry gave one
-    issued: Issued | None = None  # its identifier, likewise
-    record: int | None = None  # of the output, where it is there already
-
-
-def read_key(reference: str) -> Key:
-    """Read a key from its file, or from the environment variable NAME of `env:NAME`."""
-    if not reference.startswith(ENV):
-        return Key.read(reference)
-    name = reference.removeprefix(ENV)
-    text = os.environ.get(name)
-    if text is None:
-        hint = "it must hold the text of a key file wherever the work is done"
-        raise KeyFileError(f"the environment variable {name!r} is not set", hint=hint)
-    try:
-        return Key.parse(text)
-    except KeyFileError as error:
-        message = error.message.replace("the key text", f"the environment variable {name!r}")
-        raise KeyFileError(message, hint=error.hint) from None
 
 
 class Worker:

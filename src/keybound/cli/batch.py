@@ -1,18 +1,17 @@
 """The verbs of `keybound batch`: a whole corpus, on all cores or on Ray."""
 
 import contextlib
-import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from keybound.cli.batch_report import tell_counts, tell_failures, tell_plan
 from keybound.cli.declared import declaring, no_fingerprint
 from keybound.cli.terminal import (
     Stop,
@@ -36,13 +35,12 @@ from keybound.provenance.registry import default_place
 
 if TYPE_CHECKING:
     from keybound.batch.corpus import Plan
-    from keybound.batch.journal import Journal, Row
+    from keybound.batch.job import Job
+    from keybound.batch.journal import Journal
     from keybound.batch.manifest import Item
-    from keybound.batch.worker import Job
     from keybound.provenance.registry import Registry
 
 CLAIM = ["party", "payload", "nonce"]  # columns of a manifest that name the party or its payload
-SHOWN = 10  # failures that are named on the terminal; all are in the results
 
 
 @dataclass(frozen=True)
@@ -193,15 +191,15 @@ def _batch(verb: str, asked: Asked) -> None:
         job, who = _job(verb, items, asked, known)
         if asked.dry_run:
             planned = corpus.plan(job, items, who, book, force=asked.force)
-            _list(items, planned, asked.as_json)
+            tell_plan(items, planned, asked.as_json)
             return
         with book:
             planned = corpus.plan(job, items, who, book, force=asked.force)
             with finishing() as stop:
                 _run(job, planned, book, asked, known, stop)
             count = corpus.conclude(planned, items, book, table)
-            _tell_failures(items, book.rows(planned.names), count["failed"])
-    _print(verb, count, table, asked.as_json)
+            tell_failures(items, book.rows(planned.names), count["failed"])
+    tell_counts(verb, count, table, asked.as_json)
     if stop.number:
         say("stopped; the same command continues from here")
     sys.exit(128 + stop.number if stop.number else 2 if count["failed"] else 0)
@@ -228,8 +226,8 @@ def _job(
 ) -> "tuple[Job, list[int | None]]":
     """Return the job and the claimant of each item; None: all of them, or none is needed."""
     from keybound.batch import corpus
+    from keybound.batch.job import Job
     from keybound.batch.manifest import absolute
-    from keybound.batch.worker import Job
     from keybound.watermark.options import DetectOptions
     from keybound.watermark.watermarker import Watermarker
 
@@ -272,45 +270,3 @@ def _run(
     with counting(job.verb, len(planned.names), before) as ended:
         if planned.tasks:
             corpus.run(job, planned, book, spread, ended, known)
-
-
-def _print(verb: str, count: "Row", table: Path, as_json: bool) -> None:
-    """Print the counts of a run."""
-    if count["recurring"]:
-        hint = "a registered party has one for each recording"
-        say(f"sealed at one of 256 positions that recur: {count['recurring']} files ({hint})")
-    told = {"detect": "{present} marked"}
-    told["verify"] = "{sealed} sealed, {attributed} attributed, {other} on other audio"
-    told["identify"] = told["verify"]
-    text = (
-        f"{count['files']} files, {count['seconds'] / 3600:.2f} hours: {count['done']} done, "
-        f"{count['failed']} failed, {count['pending']} left"
-        + (f", {told[verb].format_map(count)}" if verb in told else "")
-        + f"; results in {table}"
-    )
-    click.echo(json.dumps(count) if as_json else text)
-
-
-def _list(items: "Sequence[Item]", planned: "Plan", as_json: bool) -> None:
-    """Print what would be done, and which inputs are not there."""
-    remaining = {task.name for task in planned.tasks}
-    missing = sum(not Path(item.source).exists() for item in items)
-    for item, name in zip(items, planned.names, strict=True):
-        there = Path(item.source).exists()
-        if name in remaining:
-            row = {"path": item.path, "output": item.output, "exists": there}
-            words = filter(None, [item.path, item.output, "" if there else "(missing)"])
-            click.echo(json.dumps(row) if as_json else "\t".join(words))
-    say(f"{len(items)} files: {len(remaining)} to do, {missing} missing; nothing was done")
-
-
-def _tell_failures(items: "Sequence[Item]", rows: "Iterator[Row]", failed: int) -> None:
-    """Print the errors of the first few files that failed."""
-    if not failed:
-        return
-    wrong = ((item, row) for item, row in zip(items, rows, strict=True) if row.get("error"))
-    for item, row in islice(wrong, SHOWN):
-        named = item.source in row["error"] or item.path in row["error"]
-        say(row["error"] if named else f"{item.path}: {row['error']}")
-    if failed > SHOWN:
-        say(f"and {failed - SHOWN} more")
