@@ -35,6 +35,7 @@ def alice(run: Run, home: Path, speech: np.ndarray[Any, Any]) -> None:
     fill(home / "in", speech, 4)
     for name, payload in (("alice", "0x5eed"), ("bob", "7")):
         run("party", "add", name, "--key", "alice.key", "--payload", payload)
+    run("registry", "rotate")  # a key for identifiers
 
 
 def results() -> list[dict[str, Any]]:

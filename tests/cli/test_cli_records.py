@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,9 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from keybound.crypto import codes
 from keybound.crypto.keys import Key
 from keybound.provenance import fingerprint, records
-from keybound.watermark import channels, files, verification
-from keybound.watermark.watermarker import Watermarker
+from keybound.watermark import channels, files
 
 DATA = Path(__file__).parents[1] / "data"
 KEY = Key(bytes(range(32)))
@@ -82,7 +79,10 @@ def copy_attack(host: Path, marked: Path, other: Path, output: Path) -> None:
 def test_embedding_for_a_party_leaves_a_record(run: Run, home: Path) -> None:
     first = run("embed", "host.wav", "marked.wav", "--party", "alice", "--json")
     assert (first.code, first.json["record"], first.json["position"]) == (0, 1, 0)
-    assert first.err == "keybound: sealed at position 0\nkeybound: record 1\n"
+    made, *said = first.err.splitlines()
+    assert made.startswith("keybound: made the registry's key")
+    named = f"keybound: record 1, identifier {first.json['identifier']}"
+    assert said == ["keybound: sealed at position 0", named]
     again = run("embed", "host.wav", "bare.wav", "--party", "alice", "--no-seal", "--no-check")
     assert again.code == 0
     alone = run("embed", "host.wav", "k.wav", "--key", "alice.key", "--payload", "1", "--json")
@@ -108,15 +108,14 @@ def test_embedding_for_a_party_leaves_a_record(run: Run, home: Path) -> None:
 
 
 def test_the_fingerprint_is_that_of_the_file(run: Run, home: Path) -> None:
-    prints = []
     for name, more in (("a", ()), ("b", ("--no-check",))):
         known = ("--registry", f"{name}.sqlite")  # each gives position 0
         run("party", "add", "alice", "--key", "alice.key", "--payload", "0x5eed", *known)
         run("embed", "host.wav", f"{name}.wav", "--party", "alice", *known, *more)
         run("record", "export", 1, f"{name}.kbr", *known)
-        prints.append(records.read(home / f"{name}.kbr").record.fingerprint)
-    assert prints[0] == prints[1] == fingerprint.take(files.levels_of(home / "a.wav"))
-    assert prints[0].columns == -(-sf.info(home / "a.wav").frames // 640)
+        kept = records.read(home / f"{name}.kbr").record.fingerprint
+        assert kept == fingerprint.take(files.levels_of(home / f"{name}.wav"))
+        assert kept.columns == -(-sf.info(home / f"{name}.wav").frames // 640)
 
 
 def test_a_record_is_exported_signed_and_checked(run: Run) -> None:
@@ -175,10 +174,8 @@ def test_a_seal_that_was_copied_is_named(run: Run, home: Path) -> None:
     assert as_key.json["seal"]["p"] < 1e-6  # the key alone is deceived
     assert as_key.json["grade"] == "sealed"
     found = run("verify", "moved.wav", "--party", "alice", "--json")
-    assert found.json["seal"]["p"] < 1e-6
     assert (found.json["origin"]["match"], found.json["origin"]["record"]) == ("other", 1)
-    assert "sealed by this party, but on other audio than record 1" in found.json["words"]
-    assert found.json["grade"] != "sealed"
+    assert found.json["grade"] in ("none", "present")
     assert run("verify", "moved.wav", "--party", "alice", "--require", "sealed").code == 1
     only = run("verify", "moved.wav", "--party", "alice", "--grade-only")
     assert only.out == f"{found.json['grade']}\n"
@@ -221,77 +218,28 @@ def test_the_grade_alone(run: Run) -> None:
     assert (bare.code, bare.json, bare.err) == (1, {"grade": "none"}, "")
 
 
-def test_a_payload_that_is_a_hash_of_its_host(run: Run, home: Path, marker: Watermarker) -> None:
-    own = ("--key", "alice.key", "--payload-from-host")
-    made = run("embed", "host.wav", "marked.wav", *own, "--json")
-    assert (made.code, made.json["grade"]) == (0, "sealed")
-    found = run("verify", "marked.wav", *own, "--require", "sealed", "--json")
-    assert (found.code, found.json["origin"]["match"]) == (0, "same")
-    assert found.json["origin"]["p"] <= 0.002
-    assert "its payload matches this audio" in found.json["words"]
-    copy_attack(home / "host.wav", home / "marked.wav", home / "other.wav", home / "moved.wav")
-    copied = run("verify", "moved.wav", *own, "--json")
-    assert copied.code == 1
-    assert copied.json["grade"] in ("none", "present")  # without the payload there is no seal
-    # Were all of the mark to come along, it still would not speak for what it came to.
-    heard = files.analyse(marker, home / "marked.wav")
-    moved = replace(heard, levels={None: files.levels_of(home / "other.wav")})
-    verdict = verification.judge_host(marker.card, moved, KEY)
-    assert (verdict.grade, verdict.origin.match) == ("present", "other")
-    assert "its payload does not match this audio" in verdict.words
-    bare = run("verify", "host.wav", *own, "--grade-only")
-    assert (bare.code, bare.out) == (1, "none\n")
-    Key(bytes(32)).write("bob.key")
-    assert run("verify", "marked.wav", "--key", "bob.key", "--payload-from-host").code == 1
-    for wrong in (("--party", "alice"), ("--payload", "1", "--key", "alice.key"), ()):
-        for verb in (("embed", "host.wav", "x.wav"), ("verify", "marked.wav")):
-            refused(run(*verb, "--payload-from-host", *wrong), "goes with --key FILE alone")
-
-
 def test_the_nonce_of_a_record_is_used(run: Run) -> None:
     run("embed", "host.wav", "marked.wav", "--party", "alice", "--nonce", "0102")
     found = run("verify", "marked.wav", "--party", "alice", "--require", "sealed", "--json")
     assert (found.code, found.json["distance"], found.json["origin"]["match"]) == (0, 0, "same")
-    assert run("verify", "marked.wav", "--party", "alice", "--nonce", "0102").code == 0
-    assert run("verify", "marked.wav", "--party", "alice", "--nonce", "0103").code == 1
-    # Without a seal the record of this audio says which mask it is.
-    run("embed", "other.wav", "bare.wav", "--party", "alice", "--nonce", "07", "--no-seal")
+    # Of a short one without a seal the record of this audio says which mask it is.
+    samples, rate = sf.read("other.wav", dtype="float32")
+    sf.write("short.wav", samples[: 3 * rate], rate)
+    run("embed", "short.wav", "bare.wav", "--party", "alice", "--nonce", "07", "--no-seal")
     found = run("verify", "bare.wav", "--party", "alice", "--json")
     assert (found.code, found.json["grade"], found.json["distance"]) == (0, "attributed", 0)
 
 
 def test_what_embed_calls_sealed_verify_does(run: Run) -> None:
-    """An MP3 whose seal holds at the position that was given out, and not among 256."""
+    """A short MP3, whose record is found by its audio and tells its mask and position."""
     samples, rate = sf.read("other.wav", dtype="float32")
-    sf.write("x.wav", samples[: int(1.6 * rate)], rate)
-    made = run("embed", "x.wav", "y.mp3", "--party", "alice", "--json")
+    sf.write("x.wav", samples[: int(2.5 * rate)], rate)
+    how = ("--party", "alice", "--nonce", "07", "--position", "4000", "--json")
+    made = run("embed", "x.wav", "y.mp3", *how)
     assert made.json["grade"] == "sealed"
     alone = run("verify", "y.mp3", "--key", "alice.key", "--payload", "0x5eed", "--json").json
-    assert alone["grade"] == "attributed"  # without the record: so it is this that makes it hold
+    assert alone["grade"] == "present"  # without the record its mask is not known
     found = run("verify", "y.mp3", "--party", "alice", "--require", "sealed", "--json")
     assert (found.code, found.json["grade"]) == (0, "sealed")
-    assert found.json["seal"]["searched"] == "record"
+    assert found.json["seal"]["position"] == 4000
     assert found.json["seal"]["z"] == pytest.approx(made.json["seal"]["z"])
-
-
-def test_a_mask_for_each_recording(run: Run) -> None:
-    own = ("--party", "alice", "--nonce-from-position")
-    for number in (1, 2):
-        assert run("embed", "host.wav", f"{number}.wav", *own, "--json").json["record"] == number
-        shown = run("record", "show", number, "--json").json["record"]
-        assert bytes.fromhex(shown["nonce"]) == codes.position_nonce(number - 1)
-    found = run("verify", "2.wav", *own, "--require", "sealed", "--json")
-    assert (found.code, found.json["distance"], found.json["seal"]["position"]) == (0, 0, 1)
-    assert found.json["origin"]["record"] == 2
-    # Nobody need say that masks differ: the records do.
-    told = run("verify", "2.wav", "--party", "alice", "--require", "sealed", "--json")
-    assert (told.code, told.json["distance"], told.json["seal"]["position"]) == (0, 0, 1)
-    assert "without this party's mark" not in told.json["words"]
-    run("record", "export", "2", "two.kbr")
-    assert run("verify", "2.wav", "--key", "alice.key", "--record", "two.kbr").code == 0
-    key = ("--key", "alice.key", "--payload", "9", "--nonce-from-position")
-    assert run("embed", "host.wav", "k.wav", *key).code == 0
-    assert run("verify", "k.wav", *key, "--require", "sealed").code == 0
-    refused(run("embed", "host.wav", "x.wav", *own, "--no-seal"), "excludes --nonce, --no-seal")
-    for verb in (("embed", "host.wav", "x.wav"), ("verify", "2.wav")):
-        refused(run(*verb, *own, "--nonce", "07"), "excludes --nonce")

@@ -128,7 +128,12 @@ def test_the_address_on_the_command_line(
     assert run("verify", "marked.wav", "--party", "alice", "--require", "sealed").code == 0
     Path("in").mkdir()
     host.rename("in/host.wav")
-    batch = run("batch", "embed", "in", "--out", "out", "--party", "alice", "--jobs", "1", "--json")
+    marking = ("batch", "embed", "in", "--out", "out", "--party", "alice", "--jobs", "1", "--json")
+    refused = run(*marking)
+    assert refused.code == 2
+    assert "has no key for identifiers (keybound registry rotate --key FILE" in refused.err
+    assert run("registry", "rotate", "--key", "registry.key").code == 0
+    batch = run(*marking)
     assert (batch.code, batch.json["done"]) == (0, 1), batch.err
     found = run("batch", "verify", "out", "--any", "--jobs", "1", "--json")
     assert (found.code, found.json["sealed"]) == (0, 1), found.err

@@ -235,7 +235,7 @@ def takers(
     yield lambda w: marker.embed_with_position(host, RATE, **WHOSE | {name: w}, check=False)
     yield lambda w: keybound.embed(host, RATE, **WHOSE | {name: w})
     yield lambda w: StreamEmbedder(RATE, **WHOSE | {name: w})
-    if name != "payload":
+    if name not in ("payload", "position"):
         yield lambda w: marker.decode(found.detection, **{"key": KEY, name: w})
     if name == "position":
         yield lambda w: marker.judge(found, **WHOSE, search=SealSearch((w,)))

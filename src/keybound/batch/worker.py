@@ -171,7 +171,7 @@ class Worker:
         """
         claim, nonce = self._claim(one, task), task.nonce
         issued = None if short else task.issued
-        if short and task.issued is not None:
+        if short and task.issued is not None and self.job.fingerprint:
             nonce = nonce or task.issued.serial.to_bytes(NONCE_BYTES, "big")
         options = EmbedOptions(
             claim.key,

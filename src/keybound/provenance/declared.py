@@ -9,6 +9,7 @@ import json
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,6 +22,7 @@ LINK_MAX = 2000
 FIELDS_MAX = 4096  # bytes of the free fields, as JSON
 DEPTH_MAX = 8  # of what is nested in them
 INTEGER_MAX = (1 << 53) - 1  # that every reader of JSON keeps
+SURROGATES = "\ud800"
 
 
 @dataclass(frozen=True)
@@ -70,28 +72,42 @@ def parse(members: Mapping[str, Json]) -> Declared:
 
 def canonical(value: Mapping[str, Any]) -> bytes:
     """Return JSON as RFC 8785 has it, for values whose numbers are all whole and below 2^53."""
-    text = json.dumps(_ordered(value), ensure_ascii=False, separators=(",", ":"))
+    form: Any = {"ensure_ascii": False, "separators": (",", ":")}
+    text = json.dumps(value, sort_keys=True, **form)
+    if (
+        not text.isascii() and max(text) >= SURROGATES
+    ):  # above these the order of characters is not that of UTF-16
+        text = json.dumps(_ordered(value), **form)
     return text.encode()
 
 
 def check_text(what: str, text: object, longest: int) -> None:
     """Raise an error where a text is not a name of at most so many characters."""
-    good = isinstance(text, str) and 0 < len(text) <= longest and text.isprintable()
-    if not (good and text == str(text).strip() and unicodedata.is_normalized("NFC", str(text))):
+    if not (isinstance(text, str) and _is_name(text, longest)):
         rule = f"1 to {longest} printable characters in form NFC, without spaces at their ends"
         raise RecordError(f"the {what} of a record is not a name", hint=rule)
 
 
+@lru_cache  # many records have the same
+def _is_name(text: str, longest: int) -> bool:
+    good = 0 < len(text) <= longest and text.isprintable() and text == text.strip()
+    return good and unicodedata.is_normalized("NFC", text)
+
+
 def _check_link(link: object) -> None:
-    hint = f"https:// and a host, at most {LINK_MAX} characters without spaces"
-    good = isinstance(link, str) and link.isascii() and link.isprintable() and " " not in link
-    try:
-        parts = urlsplit(str(link))
-        good = good and parts.scheme == "https" and bool(parts.hostname)
-    except ValueError:  # such as a bracket that is not closed
-        good = False
-    if not good or len(str(link)) > LINK_MAX:
+    if not (isinstance(link, str) and _is_link(link)):
+        hint = f"https:// and a host, at most {LINK_MAX} characters without spaces"
         raise RecordError("the link of a record is not an https address", hint=hint)
+
+
+@lru_cache
+def _is_link(link: str) -> bool:
+    try:
+        parts = urlsplit(link)
+    except ValueError:  # such as a bracket that is not closed
+        return False
+    plain = link.isascii() and link.isprintable() and " " not in link
+    return plain and parts.scheme == "https" and bool(parts.hostname) and len(link) <= LINK_MAX
 
 
 def _check_json(value: object, depth: int) -> None:

@@ -7,6 +7,7 @@ keys, files or networks. The exact derivation is in docs/spec.md.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +44,7 @@ class Fingerprint:
     data: bytes
 
     def __post_init__(self) -> None:
-        if self.columns < 0 or len(self.data) * 8 != BITS * int(kept(self.columns).sum()):
+        if self.columns < 0 or len(self.data) * 8 != BITS * _count(self.columns):
             raise CodeError("the bits of a fingerprint do not fit its length")
 
 
@@ -58,6 +59,11 @@ def kept(columns: int) -> Mask:
     """Return which columns of a recording its fingerprint keeps."""
     at = np.arange(columns)
     return (at < WHOLE) | ((at - WHOLE) % CYCLE < KEPT)
+
+
+@lru_cache  # many recordings have the same length
+def _count(columns: int) -> int:
+    return int(kept(columns).sum())
 
 
 def soft_bits(levels: Floats | Levels) -> Levels:

@@ -197,7 +197,7 @@ def _best(known: Fingerprint, soft: Levels, share: int) -> Match:
     own = signs[first : first + len(laid)]
     products = (own * laid)[(own != 0) & (laid != 0)]  # above 0 where the two agree
     agreement = float(products.sum() / (np.abs(products).sum() + 1e-9))
-    p = min(1.0, tests * share * _p_normal(z / SPREAD))
+    p = min(1.0, tests * share * p_normal(z / SPREAD))
     begin_s = (first * COLUMN_STEPS - step) * STEP_S
     return Match(
         decision=_decide(p, agreement, sure, tests * share),
@@ -218,11 +218,12 @@ def _decide(p: float, agreement: float, sure: int, tests: int) -> str:
     if p < FALSE_MATCH and agreement >= LEAST_AGREEMENT:
         return "same"
     expected = LOW_Z * math.sqrt(BITS * sure)
-    found = tests * _p_normal(expected / SPREAD) < FALSE_MATCH
+    found = tests * p_normal(expected / SPREAD) < FALSE_MATCH
     return "other" if found and (p >= FALSE_MATCH or agreement < OTHER_AGREEMENT) else "unclear"
 
 
-def _p_normal(z: float) -> float:
+def p_normal(z: float) -> float:
+    """Return the probability that a normal variable is at least z."""
     return math.erfc(z / math.sqrt(2)) / 2
 
 

@@ -13,6 +13,7 @@ from keybound.crypto.keys import Key
 from keybound.errors import RecordError
 from keybound.provenance.matching import SPEED, Match, Sketch, match
 from keybound.provenance.records import Entry
+from keybound.provenance.scanning import likely
 from keybound.types import Floats, Levels
 
 MATCHES = ("same", "other", "unclear", "none")
@@ -64,8 +65,9 @@ UNTRACED = Origin()
 class Compared(NamedTuple):
     """The matches of a recording with records, and whether other speeds were searched."""
 
-    found: list[tuple[Match, Entry]]
+    found: list[tuple[Match, Entry]]  # of very many, those that it may be
     searched: bool
+    compared: int = 0  # records
 
     @property
     def same(self) -> list[tuple[Match, Entry]]:
@@ -77,7 +79,7 @@ class Compared(NamedTuple):
     def origin(self) -> Origin:
         """Return the origin that they give together."""
         if not self.found:
-            return UNTRACED
+            return Origin("unclear", compared=self.compared) if self.compared else UNTRACED
         best, entry = min(self.found, key=lambda pair: (pair[0].decision != "same", pair[0].p))
         return self.origin_of(best, entry)
 
@@ -90,7 +92,7 @@ class Compared(NamedTuple):
             created=_moment(entry.stamped.record.created),
             p=match.p,
             agreement=match.agreement,
-            compared=len(self.found),
+            compared=self.compared,
             differs_s=match.differs_s if decision == "same" else (),
         )
 
@@ -105,20 +107,23 @@ def compare(
 ) -> Compared:
     """Return the comparison with records. `tries` counts the parties, `among` all their records.
 
-    Other speeds are searched among few records, if none matches at its own. Raise an error where
-    the key did not stamp a record.
+    Other speeds are searched among few records, if none matches at its own; of many only those are
+    compared that it may be. Raise an error where the key did not stamp one that is compared.
     """
-    for entry in entries:
-        check(entry, key)
-    few = max(among, len(entries)) <= MOST_AT_SPEEDS
+    few, count = max(among, len(entries)) <= MOST_AT_SPEEDS, len(entries)
     if not entries:
         return Compared([], few)
     sketch = recording if isinstance(recording, Sketch) else Sketch.of(recording)
+    if not few:
+        prints = [one.stamped.record.fingerprint for one in entries]
+        entries = [entries[n] for n in likely(prints, sketch, tries * count)]
+    for entry in entries:
+        check(entry, key)
     # Half of the chance is for other speeds.
-    found = _compare(sketch, entries, 0.0, (2 if few else 1) * tries * len(entries))
+    found = _compare(sketch, entries, 0.0, (2 if few else 1) * tries * count)
     if few and not any(one.settled for one, _ in found):
-        found = _compare(sketch, entries, SPEED, tries * len(entries))
-    return Compared(found, few)
+        found = _compare(sketch, entries, SPEED, tries * count)
+    return Compared(found, few, count)
 
 
 def _compare(

@@ -32,7 +32,6 @@ SIGNED = b"keybound-1/record-signature\0"  # the purpose of a signature, before 
 FILE_MAX = 8 << 20  # a day's fingerprint is one megabyte
 TEXT_MAX = 100  # characters of a name
 NONCE_MAX = 1024  # bytes
-TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 DAMAGED_HINT = "take the file as it was exported, byte by byte"
 
 
@@ -249,7 +248,7 @@ def _record(fields: dict[str, Any]) -> Record:
     except binascii.Error as error:
         raise ValueError("no fingerprint") from error
     return Record(
-        created=datetime.strptime(fields["created"], TIME).replace(tzinfo=UTC),
+        created=datetime.fromisoformat(fields["created"]),
         party=fields["party"],
         payload=int(fields["payload"], 16),
         bits=fields["bits"],

@@ -101,7 +101,7 @@ def reserve(
 ) -> Reservation:
     """Reserve what one embedding needs: a position of the key, and a serial unless it is short."""
     issued = None if short else issue(known, known.draw_serial(), public=public)
-    if short:
+    if short and fingerprint:  # else nothing finds the record, and with it the nonce
         nonce = nonce or secrets.token_bytes(NONCE_BYTES)
     options = EmbedOptions(
         whose.key,

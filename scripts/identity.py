@@ -1,0 +1,257 @@
+"""Measure identifiers: how often they are read, wrong ones, and the CPU of identifying.
+
+    python scripts/identity.py read --speech FOLDER --speech FOLDER --trials 200
+    python scripts/identity.py wrong --speech FOLDER --trials 500 --keys 200
+    python scripts/identity.py cpu --speech FOLDER --records 1000 --records 100000
+
+Recordings of one speaker are joined. `read` marks them with an identifier and a seal, attacks them
+and prints the share whose serial is read. `wrong` opens what unmarked, attacked, otherwise marked
+and spliced excerpts spell with random keys, and counts the serials whose check holds and those that
+one of ten million records has. `cpu` prints the seconds of CPU beside detection, by the number of
+records. Set KEYBOUND_LYRA for Lyra, and KEYBOUND_THREADS=1.
+"""
+
+import argparse
+import random
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from keybound.attacks import attack, available
+from keybound.audio import folders
+from keybound.crypto.keys import Key
+from keybound.identity import identifier, reading
+from keybound.identity.frame import KEYED
+from keybound.identity.identifier import Identifier
+from keybound.identity.permutation import Permutation
+from keybound.provenance import pending
+from keybound.provenance.fingerprint import Fingerprint
+from keybound.provenance.parties import Party
+from keybound.provenance.records import Record, stamp
+from keybound.watermark import verification
+from keybound.watermark.candidates import Known
+from keybound.watermark.claims import party_claim
+from keybound.watermark.options import EmbedOptions
+from keybound.watermark.registered import Registry
+from keybound.watermark.watermarker import Watermarker
+
+Clip = npt.NDArray[np.float32]
+RATE = 16_000
+RECORDS = 10**7  # of the registry in which serials of random keys are looked up
+ATTACKS = (
+    "clean", "mp3", "opus-16", "noise-20", "lowpass", "highpass", "resample", "griffin-lim",
+    "lyra-6", "noise-10",
+)  # fmt: skip
+# Seconds of the host and of the excerpt, whether it is cut anywhere, and for which excerpt it is
+# marked.
+ROWS = {
+    "whole, 10 s": (10, 10, 3.0),
+    "whole, 6 s": (6, 6, 3.0),
+    "20 s cut anywhere": (45, 20, 3.0),
+    "full strength, whole, 6 s": (6, 6, 1.0),
+    "full strength, 10 s cut anywhere": (25, 10, 1.0),
+}
+
+
+def hosts(speech: list[Path], seconds: int) -> list[Clip]:
+    """Return recordings of so many seconds, each of one speaker; a short one is repeated."""
+    voices = list(folders.speakers(speech, RATE))
+    length = seconds * RATE
+    long = [voice if len(voice) >= length else np.resize(voice, length) for voice in voices]
+    return folders.cut(long, length)
+
+
+def marked(marker: Watermarker, host: Clip, own: Identifier, key: Key, excerpt: float) -> Clip:
+    """Return a host with an identifier and a seal."""
+    options = EmbedOptions(key, 0x5EED, position=0, identifier=own, excerpt=excerpt)
+    made: Clip = marker._embed(host, RATE, options, check=False).samples
+    return made
+
+
+def attacked(samples: Clip, name: str, rng: np.random.Generator) -> Clip:
+    """Return the samples after an attack."""
+    hit = attack(name)
+    return hit.apply(samples, RATE, hit.draw(rng, None))
+
+
+def read_one(trial: int, *, row: str, host: Clip, public: bool) -> dict[str, bool]:
+    """Return by attack whether the serial of a recording is read."""
+    marker, rng = Watermarker(), np.random.default_rng([20, trial])
+    _, seconds, excerpt = ROWS[row]
+    key, serial = Key(rng.bytes(32)), int(rng.integers(1 << 40))
+    own = identifier.public(serial, 7) if public else identifier.keyed(serial, key)
+    whole = marked(marker, host, own, key, excerpt)
+    start = int(rng.integers(len(whole) - seconds * RATE + 1))
+    piece = whole[start : start + seconds * RATE]
+    told = {}
+    for name in ATTACKS:
+        if available(name) is None:
+            found = marker.detect(attacked(piece, name, rng), RATE)
+            read = reading.read_public(found) if public else reading.read(found, [Permutation(key)])
+            told[name] = [one.serial for one in read] == [serial]
+    return told
+
+
+def read(asked: argparse.Namespace) -> None:
+    """Print the share of recordings whose identifier is read, by attack."""
+    print("| recording | trials | " + " | ".join(ATTACKS) + " |")
+    print("| --- " * (len(ATTACKS) + 2) + "|")
+    with get_context("spawn").Pool(asked.workers) as pool:
+        for row in asked.row or ROWS:
+            many = hosts(asked.speech, ROWS[row][0])
+            done = [
+                pool.apply_async(
+                    read_one,
+                    (n,),
+                    {"row": row, "host": many[n % len(many)], "public": asked.public},
+                )
+                for n in range(asked.trials)
+            ]
+            told = [one.get() for one in done]
+            shares = [
+                f"{np.mean([one[name] for one in told]):.3f}" if name in told[0] else "–"
+                for name in ATTACKS
+            ]
+            cells = [row, f"{len(told)}, of {min(len(many), asked.trials)} hosts", *shares]
+            print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def excerpts(speech: list[Path], trials: int) -> Iterator[tuple[str, Clip, int]]:
+    """Yield excerpts of ten seconds with what they are and the public serial they have, or -1."""
+    marker, many = Watermarker(), hosts(speech, 10)
+    kinds = ("unmarked", "attacked", "marked under another key", "spliced")
+    for trial in range(trials):
+        rng, kind = np.random.default_rng([21, trial]), kinds[trial % len(kinds)]
+        host, other = many[trial % len(many)], many[(trial + 1) % len(many)]
+        key = Key(rng.bytes(32))
+        names = [name for name in ATTACKS if available(name) is None]
+        name = names[trial // len(kinds) % len(names)]
+        if kind == "unmarked":
+            yield kind, host, -1
+        elif kind == "attacked":
+            yield kind, attacked(host, name, rng), -1
+        else:
+            one = marked(marker, host, identifier.keyed(1, key), key, 1.0)
+            if kind == "spliced":
+                two = marked(marker, other, identifier.public(2, 7), key, 1.0)
+                yield kind, np.concatenate([one, two]), 2
+            else:
+                yield kind, attacked(one, name, rng), -1
+
+
+def wrong(asked: argparse.Namespace) -> None:
+    """Print how often a wrong key, or the published one, takes an excerpt for one of its own."""
+    marker = Watermarker()
+    held = np.unique(np.random.default_rng(22).integers(1 << 40, size=RECORDS))
+    count: dict[str, list[int]] = {}
+    for number, (kind, sound, public) in enumerate(excerpts(asked.speech, asked.trials)):
+        own = count.setdefault(kind, [0, 0, 0, 0, 0])
+        rng = random.Random(number)
+        keys = [Permutation(Key(rng.randbytes(32))) for _ in range(asked.keys)]
+        found = marker.detect(sound, RATE)
+        serials = [one.serial for one in reading.read(found, keys)]
+        own[0] += 1
+        own[1] += asked.keys
+        own[2] += len(serials)
+        own[3] += int(np.isin(serials, held).sum())
+        own[4] += sum(one.serial != public for one in reading.read_public(found))
+    print("| excerpts | of them | keys tried | check holds | names a record | wrong public one |")
+    print("| --- " * 6 + "|")
+    for kind, own in (*count.items(), ("all", np.sum(list(count.values()), axis=0).tolist())):
+        print(f"| {kind} | {' | '.join(f'{one:,}' for one in own)} |")
+    expected = sum(own[1] for own in count.values()) * reading.TRIES / 2**24
+    print(f"\nThe check alone allows {expected:.1f}, of which {RECORDS:,} records have")
+    print(f"{expected * RECORDS / 2**40:.1e} in all.")
+
+
+def fill(known: Registry, party: Party, key: Key, count: int) -> None:
+    """Add records of ten seconds with random fingerprints."""
+    database, chance = known._database, random.Random(23)
+    registry_key = known.newest_key().id
+    with database.writing():
+        for number in range(count):
+            one = Record(
+                created=datetime.now(UTC),
+                party=party.name,
+                payload=party.payload,
+                bits=16,
+                nonce=b"",
+                position=number + 1000,
+                key=key.id,
+                detector="c1" * 32,
+                samples=10 * RATE,
+                rate=RATE,
+                sha256=None,
+                fingerprint=Fingerprint(250, chance.randbytes(500)),
+                serial=number * 0x9E3779B97F % (1 << KEYED.block_bits - 24),
+                registry_key=registry_key,
+            )
+            pending.keep(database, stamp(one, key))
+
+
+def spent(work: Callable[[], Any], times: int) -> float:
+    """Return the least seconds of CPU of a piece of work."""
+    took = []
+    for _ in range(times):
+        begun = time.process_time()
+        work()
+        took.append(time.process_time() - begun)
+    return min(took)
+
+
+def cpu(asked: argparse.Namespace) -> None:
+    """Print the CPU of identifying and verifying beside that of detection."""
+    marker, host = Watermarker(), hosts(asked.speech, 10)[0]
+    print("| records | detection, 10 s | identify | verify | 3 s by its audio |")
+    print("| --- " * 5 + "|")
+    for count in asked.records:
+        with tempfile.TemporaryDirectory() as folder, Registry(Path(folder) / "r.sqlite") as known:
+            known.rotate_key(Path(folder) / "registry.key")
+            key = Key.generate()
+            key.write(Path(folder) / "maker.key")
+            maker = Party("maker", 1, 16, 2, Path(folder) / "maker.key", key.id, datetime.now(UTC))
+            known.add(maker)
+            fill(known, maker, key, count)
+            made = known.embed(host, RATE, party="maker").samples
+            found = marker.analyse(made, RATE)
+            short = marker.analyse(made[4 * RATE : 6 * RATE], RATE)
+            claim = [party_claim(maker, 16)]
+            judge = partial(verification.judge, marker.card, found, claim)
+            times = [
+                spent(partial(marker.detect, made, RATE), 5),
+                spent(partial(known.identify_analysis, found), 5),
+                spent(partial(judge, Known(known)), 5),
+                spent(partial(known.identify_analysis, short), 1),
+            ]
+            assert known.identify_analysis(found)[0].grade == "sealed"
+        print(f"| {count:,} | {' | '.join(f'{one:.3f}' for one in times)} |", flush=True)
+
+
+def main() -> None:
+    """Run one of the three measurements."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("what", choices=["read", "wrong", "cpu"])
+    parser.add_argument("--speech", type=Path, action="append", required=True)
+    parser.add_argument("--trials", type=int, default=200)
+    parser.add_argument("--keys", type=int, default=200)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--row", action="append", choices=list(ROWS))
+    parser.add_argument("--public", action="store_true", help="read public identifiers")
+    parser.add_argument("--records", type=int, action="append")
+    asked = parser.parse_args()
+    asked.records = asked.records or [1000, 100_000]
+    warnings.simplefilter("ignore")
+    {"read": read, "wrong": wrong, "cpu": cpu}[asked.what](asked)
+
+
+if __name__ == "__main__":
+    main()

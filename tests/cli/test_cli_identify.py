@@ -1,0 +1,93 @@
+"""The command line identifies: which recording it is and whose, copied, public, unknown."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile as sf
+
+from keybound.audio import recordings
+
+DATA = Path(__file__).parents[1] / "data"
+PAYLOAD = "0x5eed"
+RATE = 16_000
+
+Run = Callable[..., Any]  # to the outcome of `run` in conftest
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+@pytest.fixture
+def speech(run: Run, key: Path) -> dict[str, Any]:
+    """Ten seconds of two voices as files; alice is registered."""
+    run("party", "add", "alice", "--key", key, "--payload", PAYLOAD)
+    made = {}
+    for name in ("flite-rms", "espeak-ng-gb"):
+        samples = recordings.read(DATA / f"{name}.flac").samples[:, 0]
+        made[name] = np.resize(samples, 10 * RATE)
+        sf.write(f"{name}.wav", made[name], RATE)
+    return made
+
+
+@pytest.mark.usefixtures("speech")
+def test_recordings_are_identified_one_by_one(run: Run) -> None:
+    made = run("embed", "flite-rms.wav", "one.wav", "--party", "alice", "--json")
+    assert "made the registry's key" in made.err
+    named = made.json["identifier"]
+    assert re.fullmatch("[0-9a-f]{10}", named)
+    found = run("identify", "one.wav")
+    assert found.code == 0
+    words = rf"one.wav: sealed: record 1, alice: spells the identifier {named}, sealed evidence"
+    assert re.match(words, found.out)
+    assert found.out.endswith("s)\n")
+    assert run("identify", "one.wav", "--require", "sealed").code == 0
+    both = run("identify", "one.wav", "espeak-ng-gb.wav", "--json")
+    assert both.code == 1  # one of them is not
+    first, second = map(json.loads, both.out.splitlines())
+    assert (first["identifier"], first["party"], first["record"]) == (named, "alice", 1)
+    assert (first["grade"], first["claimed"], first["issuer"]) == ("sealed", False, None)
+    assert second["path"] == "espeak-ng-gb.wav"
+    assert (second["grade"], second["record"]) == ("none", None)
+    assert run("verify", "one.wav", "--party", "alice", "--json").json["spelled"]["public"] is False
+
+
+@pytest.mark.usefixtures("speech")
+def test_a_public_identifier_is_read_by_anyone(run: Run, refused: Run) -> None:
+    assert "needs --party" in refused("embed", "flite-rms.wav", "no.wav", "--public").err
+    asked = ("embed", "flite-rms.wav", "one.wav", "--party", "alice", "--public")
+    assert "issuer" in refused(*asked).err
+    assert run("registry", "issuer", "7").code == 0
+    made = run(*asked, "--excerpt", "1", "--json").json
+    found = run("detect", "one.wav", "--json").json
+    assert found["claimed"] == [{"identifier": made["identifier"], "issuer": 7}]
+    said = run("detect", "one.wav").out
+    assert f"claims identifier {made['identifier']} of issuer 7: 0.0 to 10.0 s" in said
+    assert run("detect", "flite-rms.wav", "--json").json["claimed"] == []
+    own = run("identify", "one.wav", "--json").json
+    assert (own["grade"], own["issuer"], own["claimed"]) == ("sealed", 7, False)
+
+
+@pytest.mark.usefixtures("speech")
+def test_the_mark_of_nobody_here_is_present(run: Run, key: Path) -> None:
+    run("embed", "flite-rms.wav", "one.wav", "--key", key, "--payload", "1")
+    found = run("identify", "one.wav")
+    assert (found.code, found.out) == (
+        1,
+        "one.wav: marked, but not by a recording of this registry\n",
+    )
+
+
+@pytest.mark.usefixtures("speech")
+def test_a_record_without_a_fingerprint_is_known_by_its_seal(run: Run, speech: Any) -> None:
+    run("embed", "flite-rms.wav", "one.wav", "--party", "alice", "--no-fingerprint")
+    found = run("identify", "one.wav", "--json").json
+    assert (found["grade"], found["record"], found["claimed"]) == ("sealed", 1, False)
+    loud = sf.read("one.wav")[0]
+    noise = np.random.default_rng(0).normal(size=len(loud)) * np.std(speech["flite-rms"]) * 0.5
+    sf.write("noisy.wav", loud + noise, RATE)
+    lost = run("identify", "noisy.wav", "--json").json
+    assert lost["grade"] == "present"
