@@ -17,9 +17,9 @@ RATE = 16_000
 def service() -> "Iterator[Service]":
     from made_service import LIMITS, serving  # absent packages skip tests, not this file
 
-    from keybound.server.app import Desk
+    from keybound.server.app import State
 
-    with serving(Desk(LIMITS)) as running:
+    with serving(State(LIMITS)) as running:
         yield running
 
 

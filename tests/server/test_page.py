@@ -18,7 +18,7 @@ from made_recordings import recordings
 from made_service import LIMITS, Service, serving
 
 from keybound.server import site
-from keybound.server.app import Desk
+from keybound.server.app import State
 from keybound.watermark import files
 from keybound.watermark.plain import as_plain
 
@@ -54,7 +54,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory, marked: Any) -> Iterator[
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Service]:
-    with serving(Desk(LIMITS)) as running:
+    with serving(State(LIMITS)) as running:
         yield running
 
 
