@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("fastapi", reason="the extra serve is not installed")
 
 from keybound.server import run
-from keybound.server.app import Desk
+from keybound.server.app import State
 from keybound.server.limits import Limits
 
 # Small enough that tests reach them, large enough for a busy machine.
@@ -40,7 +40,7 @@ class Service:
     """A service that runs: where it listens and what its requests share."""
 
     port: int
-    desk: Desk
+    state: State
 
     @property
     def url(self) -> str:
@@ -64,7 +64,7 @@ class Service:
 
     def idle(self) -> bool:
         """Return whether nothing is under way and nothing is left of what was."""
-        spool, pool = self.desk.spool, self.desk.pool
+        spool, pool = self.state.spool, self.state.pool
         nothing = not (spool.held or spool.count or pool.waiting or pool.busy)
         return nothing and not [one for one in spool.root.iterdir() if one.is_dir()]
 
@@ -72,24 +72,24 @@ class Service:
         """Return whether the service is idle before long, with all its workers."""
         end = time.monotonic() + within_s
         while time.monotonic() < end:
-            if self.idle() and self.desk.pool.alive == self.desk.limits.workers:
+            if self.idle() and self.state.pool.alive == self.state.limits.workers:
                 return True
             time.sleep(0.02)
         return False
 
 
 @contextlib.contextmanager
-def serving(desk: Desk) -> Iterator[Service]:
+def serving(state: State) -> Iterator[Service]:
     """Run a service in a thread."""
     with run.listen("127.0.0.1", 0) as listening:
-        server = run.server(desk)
+        server = run.server(state)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         while not server.started and thread.is_alive():
             time.sleep(0.02)
         try:
             assert server.started
-            yield Service(listening.getsockname()[1], desk)
+            yield Service(listening.getsockname()[1], state)
         finally:
             server.should_exit = True
             thread.join()

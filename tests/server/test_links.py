@@ -13,7 +13,7 @@ import pytest
 from made_service import LIMITS, Service, serving
 
 from keybound.server import addresses
-from keybound.server.app import Desk
+from keybound.server.app import State
 
 NOT_PUBLIC = [
     "0.0.0.0", "10.1.2.3", "100.64.0.1", "100.100.100.200", "127.0.0.1", "127.8.8.8",
@@ -137,7 +137,7 @@ def pages(marked: Any, tmp_path_factory: Any) -> Iterator[type[Pages]]:
 def fetching(pages: Any) -> Iterator[Service]:
     """A service that may reach the pages, and no other address that is not public."""
     limits = replace(LIMITS, link_s=3.0, workers=1, body_bytes=4 << 20)
-    with serving(Desk(limits, allowed=frozenset({("127.0.0.1", pages.port)}))) as running:
+    with serving(State(limits, allowed=frozenset({("127.0.0.1", pages.port)}))) as running:
         yield running
 
 
@@ -224,13 +224,13 @@ def test_what_cannot_be_fetched_ends_in_a_sentence(
 def test_a_port_on_which_nothing_listens_ends_in_a_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    desk = Desk(replace(LIMITS, workers=1), allowed=frozenset({("127.0.0.1", port)}))
-    with serving(desk) as own:
+    state = State(replace(LIMITS, workers=1), allowed=frozenset({("127.0.0.1", port)}))
+    with serving(state) as own:
         assert "cannot be fetched" in own.fetch(f"http://127.0.0.1:{port}/").json["error"]
 
 
 def test_links_can_be_turned_off() -> None:
-    with serving(Desk(replace(LIMITS, workers=1), fetches=False)) as own:
+    with serving(State(replace(LIMITS, workers=1), fetches=False)) as own:
         answer = own.fetch("https://example.com/a.wav")
         assert (answer.status, "no links" in answer.json["error"]) == (422, True)
         assert own.ask("GET", "/page/site.json").json["links"] is False

@@ -14,7 +14,7 @@ import pytest
 import soundfile as sf
 from made_service import LIMITS, Service, serving
 
-from keybound.server.app import Desk
+from keybound.server.app import State
 
 x509 = pytest.importorskip("cryptography.x509", reason="cryptography is not installed")
 from cryptography.hazmat.primitives import hashes, serialization  # noqa: E402
@@ -72,8 +72,8 @@ def secure(tmp_path: Path, marked: Any, monkeypatch: pytest.MonkeyPatch) -> Iter
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    desk = Desk(replace(LIMITS, workers=1), allowed=frozenset({("127.0.0.1", port)}))
-    with serving(desk) as running:
+    state = State(replace(LIMITS, workers=1), allowed=frozenset({("127.0.0.1", port)}))
+    with serving(state) as running:
         yield running, port, names
     server.shutdown()
     server.server_close()

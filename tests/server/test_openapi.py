@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from made_service import LIMITS, Service
 
-from keybound.server.app import Desk, describe
+from keybound.server.app import State, describe
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
 
@@ -20,7 +20,7 @@ CHECKS = [
     openapi.negative_data_rejection,
     openapi.unsupported_method,
 ]
-schema = schemathesis.openapi.from_dict(describe(Desk(LIMITS)).openapi())
+schema = schemathesis.openapi.from_dict(describe(State(LIMITS)).openapi())
 
 
 @schema.parametrize()

@@ -18,7 +18,7 @@ from made_recordings import recordings
 from made_service import LIMITS, Service, serving
 
 from keybound.server import site
-from keybound.server.app import Desk
+from keybound.server.app import State
 from keybound.watermark import files
 from keybound.watermark.plain import as_plain
 
@@ -54,7 +54,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory, marked: Any) -> Iterator[
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Service]:
-    with serving(Desk(LIMITS)) as running:
+    with serving(State(LIMITS)) as running:
         yield running
 
 
@@ -87,7 +87,8 @@ def test_both_modes_give_the_verdict_of_the_command_line(
         ]
         assert len(edges[0]) == len(edges[1]), (path.name, found, known)
         worst[1] = max([worst[1], *(abs(a - b) for a, b in zip(*edges, strict=True))])
-        assert found["channels_tried"] == known["channels_tried"]
+        if path.suffix in (".wav", ".flac"):  # two decoders of another format differ in last bits
+            assert found["channels_tried"] == known["channels_tried"]
     print(f"{mode}: {len(paths)} files, {sum(verdicts)} marked, worst presence, edge: {worst}")
     assert {True, False} == set(verdicts)
     assert worst[0] <= 0.02
@@ -136,6 +137,8 @@ def test_the_written_site_works_by_itself(
     outcome = run("page", "--out", "site")
     assert outcome.code == 0, outcome
     assert "exists" in run("page", "--out", "site").err
+    assert "cannot be written" in run("page", "--out", "none/site").err
+    assert {path.name for path in home.iterdir()} == {"site"}
     sf.write(home / "a.flac", marked, 44_100)
     with static(home / "site") as url, chromium.new_context() as context:
         made = Page(context.new_page(), url)

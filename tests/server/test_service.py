@@ -18,7 +18,7 @@ import pytest
 from made_service import LIMITS, Service, serving
 
 from keybound.server.answers import Found
-from keybound.server.app import Desk, describe
+from keybound.server.app import State, describe
 from keybound.watermark.plain import as_plain
 
 
@@ -89,7 +89,7 @@ def test_what_is_no_recording_is_refused_in_a_sentence(
     assert answer.status == 422
     assert answer.json["error"].startswith(says)
     assert "/tmp" not in answer.body.decode()
-    assert str(service.desk.spool.root) not in answer.body.decode()
+    assert str(service.state.spool.root) not in answer.body.decode()
 
 
 def test_a_recording_that_is_too_short_or_cut_is_refused(
@@ -100,6 +100,16 @@ def test_a_recording_that_is_too_short_or_cut_is_refused(
     whole = write("b.wav", clip).read_bytes()
     cut = service.ask("POST", "/detect", whole[: len(whole) // 2])
     assert (cut.status, cut.json["error"]) == (422, "the file is cut short")
+
+
+@pytest.mark.parametrize(
+    "kind", ["", "audio/wav", "text/plain", "application/x-www-form-urlencoded"]
+)
+def test_the_kind_that_a_program_gives_a_file_does_not_matter(
+    service: Service, write: Any, marked: Any, kind: str
+) -> None:  # curl calls everything a form
+    body = write("a.wav", marked).read_bytes()
+    assert service.ask("POST", "/detect", body, kind).json["present"]
 
 
 def test_forms_and_unknown_routes_are_refused(service: Service) -> None:
@@ -155,18 +165,18 @@ def test_nothing_is_kept_and_the_log_holds_nothing_of_a_recording(
 def test_a_worker_that_dies_or_takes_too_long_is_replaced(write: Any, marked: Any) -> None:
     limits = dataclasses.replace(LIMITS, workers=1, work_s=2.0)
     path = write("a.wav", marked)
-    with serving(Desk(limits)) as own:
-        (worker,) = own.desk.pool._all
+    with serving(State(limits)) as own:
+        (worker,) = own.state.pool._all
         os.kill(worker.pid, signal.SIGSTOP)
         slow = own.detect(path)
         assert (slow.status, "takes longer" in slow.json["error"]) == (422, True)
         assert own.settles(30)
         assert own.detect(path).json["present"]
-        (worker,) = own.desk.pool._all
+        (worker,) = own.state.pool._all
         os.kill(worker.pid, signal.SIGKILL)
         answers = [own.detect(path) for _ in range(2)]
         assert answers[-1].status == 200
-        assert own.desk.pool.replaced == 2
+        assert own.state.pool.replaced == 2
 
 
 def test_serve_stops_on_a_signal_and_leaves_nothing(tmp_path: Path) -> None:
@@ -194,5 +204,5 @@ def test_serve_says_what_is_wrong(refused: Callable[..., Any], service: Service)
 
 def test_the_description_is_valid_json(service: Service) -> None:
     described = service.ask("GET", "/openapi.json").json
-    assert described == json.loads(json.dumps(describe(Desk(LIMITS)).openapi()))
+    assert described == json.loads(json.dumps(describe(State(LIMITS)).openapi()))
     assert set(described["paths"]) == {"/detect", "/health", "/metrics"}

@@ -73,7 +73,7 @@ def serve(
     """
     try:
         from keybound.server import run
-        from keybound.server.app import Desk
+        from keybound.server.app import State
         from keybound.server.limits import Limits
     except ModuleNotFoundError as error:
         raise _absent(error) from error
@@ -92,7 +92,7 @@ def serve(
     with run.listen(host, port) as listening:
         name = f"[{host}]" if ":" in host else host
         say(f"serving on http://{name}:{listening.getsockname()[1]}")
-        run.run(Desk(limits, model, links), listening)
+        run.run(State(limits, model, links), listening)
 
 
 @click.command()

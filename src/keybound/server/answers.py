@@ -74,7 +74,7 @@ BODY: dict[str, Any] = {
 WHY = {
     408: "The body came in too slowly.",
     413: "The recording has too many bytes.",
-    415: "The body is a form.",
+    415: "The body is a multipart form.",
     422: "The recording or the link cannot be read, or is too long.",
     503: "Too many requests at once; Retry-After says when to try again.",
 }

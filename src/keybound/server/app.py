@@ -34,7 +34,7 @@ LINK_BYTES = 8 << 10  # of a request that holds a link
 
 
 @dataclass
-class Desk:
+class State:
     """What all requests share."""
 
     limits: Limits
@@ -58,13 +58,13 @@ class Desk:
                 await self.pool.close()
 
 
-def make(desk: Desk) -> ASGIApp:
+def make(state: State) -> ASGIApp:
     """Return the service as an ASGI application."""
-    app = describe(desk)
-    return _observed(app, desk.metrics)
+    app = describe(state)
+    return _observed(app, state.metrics)
 
 
-def describe(desk: Desk) -> FastAPI:
+def describe(state: State) -> FastAPI:
     """Return the routes of the service, without headers and log."""
     app = FastAPI(
         title="KeyBound detector",
@@ -72,7 +72,7 @@ def describe(desk: Desk) -> FastAPI:
         description="Detects whether speech carries a KeyBound mark. Nothing is kept.",
         docs_url=None,  # both load scripts from elsewhere
         redoc_url=None,
-        lifespan=desk.open,
+        lifespan=state.open,
     )
     refusals.add(app)
     rate = Query(ge=LEAST_FALSE_ALARMS, le=MOST_FALSE_ALARMS)
@@ -86,15 +86,15 @@ def describe(desk: Desk) -> FastAPI:
         The body is the recording itself, or as JSON a link to it. The answer is that of
         `keybound detect --json`. Nothing is kept.
         """
-        if desk.pool.full:  # known before the body comes in
+        if state.pool.full:  # known before the body comes in
             raise busy()
-        with desk.spool.upload() as upload:
-            await _take(request, upload, desk)
-            desk.metrics.bytes += upload.size
+        with state.spool.upload() as upload:
+            await _take(request, upload, state)
+            state.metrics.bytes += upload.size
             request.scope["keybound.bytes"] = upload.size
             gone = asyncio.ensure_future(_gone(request))
             try:
-                found = await desk.pool.detect(upload.path, false_alarms, gone)
+                found = await state.pool.detect(upload.path, false_alarms, gone)
             finally:
                 gone.cancel()
         return JSONResponse(found)
@@ -102,7 +102,7 @@ def describe(desk: Desk) -> FastAPI:
     @app.get("/health", responses={503: {"model": Health}})
     async def health(response: Response) -> Health:
         """Say whether the service can detect, and with which weights."""
-        pool = desk.pool
+        pool = state.pool
         response.status_code = 200 if pool.alive else 503
         status = "ok" if pool.alive else "no worker runs"
         return Health(status=status, version=keybound.__version__, weights=pool.weights)
@@ -110,18 +110,18 @@ def describe(desk: Desk) -> FastAPI:
     @app.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
     async def metrics() -> Response:
         """Return counters in Prometheus' text format."""
-        text = desk.metrics.text(_gauges(desk))
+        text = state.metrics.text(_gauges(state))
         return Response(text, media_type="text/plain; version=0.0.4")
 
-    site.add(app, desk.limits, links=desk.fetches, model=desk.model)
+    site.add(app, state.limits, links=state.fetches, model=state.model)
     return app
 
 
-async def _take(request: Request, upload: Upload, desk: Desk) -> None:
+async def _take(request: Request, upload: Upload, state: State) -> None:
     """Write the recording of a request to an upload."""
-    limits = desk.limits
+    limits = state.limits
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind.startswith("multipart/") or kind == "application/x-www-form-urlencoded":
+    if kind.startswith("multipart/"):
         raise RefusedError(415, "forms are not read", "send the file itself as the body")
     size = request.headers.get("content-length")
     if size is not None and int(size) > limits.body_bytes:
@@ -130,9 +130,9 @@ async def _take(request: Request, upload: Upload, desk: Desk) -> None:
         if kind == "application/json":
             link = await _link(request, limits)
             refusals.body_is_read(request)
-            if not desk.fetches:
+            if not state.fetches:
                 raise RefusedError(422, "this service fetches no links", "upload the file")
-            await links.fetch(link, upload, limits, desk.allowed)
+            await links.fetch(link, upload, limits, state.allowed)
         else:
             await receive(request.stream(), upload, limits)
             refusals.body_is_read(request)
@@ -162,14 +162,14 @@ async def _gone(request: Request) -> None:
         pass
 
 
-def _gauges(desk: Desk) -> dict[str, float]:
+def _gauges(state: State) -> dict[str, float]:
     return {
-        "workers": desk.pool.alive,
-        "workers_busy": desk.pool.busy,
-        "workers_replaced": desk.pool.replaced,
-        "recordings_waiting": desk.pool.waiting,
-        "uploads": desk.spool.count,
-        "upload_bytes_held": desk.spool.held,
+        "workers": state.pool.alive,
+        "workers_busy": state.pool.busy,
+        "workers_replaced": state.pool.replaced,
+        "recordings_waiting": state.pool.waiting,
+        "uploads": state.spool.count,
+        "upload_bytes_held": state.spool.held,
     }
 
 

@@ -9,7 +9,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from keybound.errors import KeyBoundError
-from keybound.server.app import Desk, make
+from keybound.server.app import State, make
 
 HEAD_S = 10.0  # for the line and the headers of a request
 CONNECTIONS = 1024
@@ -27,10 +27,10 @@ def listen(host: str, port: int) -> socket.socket:
         raise KeyBoundError(what, hint="choose another --host or --port") from error
 
 
-def server(desk: Desk) -> uvicorn.Server:
+def server(state: State) -> uvicorn.Server:
     """Return a server of the service, to be run with the socket it listens on."""
     config = uvicorn.Config(
-        make(desk),
+        make(state),
         http=_on_time,  # type: ignore[arg-type]  # uvicorn only calls it
         ws="none",
         lifespan="on",
@@ -44,11 +44,11 @@ def server(desk: Desk) -> uvicorn.Server:
     return uvicorn.Server(config)
 
 
-def run(desk: Desk, listening: socket.socket) -> None:
+def run(state: State, listening: socket.socket) -> None:
     """Serve until a signal stops it."""
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
     logging.getLogger("keybound.server").setLevel(logging.INFO)
-    made = server(desk)
+    made = server(state)
     made.run(sockets=[listening])
     if not made.started:
         raise KeyBoundError("the service cannot start", hint="see the message above")

@@ -14,7 +14,7 @@ from fastapi.responses import FileResponse, JSONResponse
 from starlette.staticfiles import StaticFiles
 
 import keybound
-from keybound import output
+from keybound import output, stages
 from keybound.audio import resample
 from keybound.audio.streaming import CHUNK_BLOCKS, STEP
 from keybound.errors import KeyBoundError
@@ -129,11 +129,14 @@ def write(folder: Path, model: str | None = None) -> int:
     known = json.dumps(facts(None, links=False, model=model))
     detector = _folder(model) / "detector.onnx"
     try:
-        shutil.copytree(PAGE, folder / "page", ignore=shutil.ignore_patterns("index.html"))
-        shutil.copyfile(PAGE / "index.html", folder / "index.html")
-        (folder / "page" / "site.json").write_text(known, encoding="utf-8")
-        (folder / "page" / "weights").mkdir()
-        shutil.copyfile(detector, folder / "page" / "weights" / "detector.onnx")
+        with stages.stage(folder.parent) as stage:  # it appears whole or not at all
+            page = stage / "site" / "page"
+            shutil.copytree(PAGE, page)
+            (page / "index.html").rename(page.parent / "index.html")
+            (page / "site.json").write_text(known, encoding="utf-8")
+            (page / "weights").mkdir()
+            shutil.copyfile(detector, page / "weights" / "detector.onnx")
+            page.parent.rename(folder)
     except OSError as error:
         raise output.unwritable(folder, error, KeyBoundError) from error
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
