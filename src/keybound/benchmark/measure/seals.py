@@ -81,9 +81,8 @@ def attacked(case: Case, face: Row) -> Row:
 
 def removed(case: Case, face: Row) -> Row:
     """Return the marked recording to a trained remover."""
-    heard = removal.removed(case, face)
-    pesq = metrics.pesq(case.host, heard, case.method.rate)
-    return judge(case, heard, case.secret) | {"pesq": pesq}
+    heard, rate = removal.removed(case, face), case.method.rate
+    return judge(case, heard, case.secret) | {"pesq": metrics.pesq(case.host, heard, rate)}
 
 
 def one_source(plan: Plan, index: int) -> list[Row]:
@@ -169,11 +168,10 @@ def averaged(case: Case, face: Row) -> Row:
     others = [case.hosts[(count * case.index + i) % len(case.hosts)] for i in range(count)]
     hosts = [case.host] * count if kind == "copies" else others
     marked = [method.embed(host, secret) for host, secret in zip(hosts, secrets, strict=True)]
+    heard: list[Clip] = [np.mean(marked, axis=0, dtype=np.float32)] * count
     if kind in ("estimate", "reused"):
         common = copying.in_common(marked)
         heard = [copying.scaled(one, np.exp(-common)) for one in marked]
-    else:
-        heard = [np.mean(marked, axis=0, dtype=np.float32)] * count
     rows = [judge(case, h, s, search=False) for h, s in zip(heard, secrets, strict=True)]
     return {key: [row[key] for row in rows] for key in ("holds", "z", "log10_p", "verified")}
 
@@ -185,8 +183,8 @@ def cost(case: Case, face: Row) -> Row:  # noqa: ARG001
     row: Row = {}
     for which, heard in (("", case.marked), ("_unsealed", bare)):
         scores = metrics.scores(case.host, heard, case.method.rate)
-        scores["snr_db"] = metrics.snr_db(case.host, heard)
         row |= {measure + which: value for measure, value in scores.items()}
+        row[f"snr_db{which}"] = metrics.snr_db(case.host, heard)
     return row
 
 

@@ -67,9 +67,8 @@ def chosen(method: str, model: str | None, *, issued: bool = False) -> Callable[
     if method.startswith(landmarks.PREFIX):
         return partial(landmarks.make, method.removeprefix(landmarks.PREFIX))
     if issued or (model and method == "keybound"):
-        name = ("keybound-identifier" if issued else method) + (
-            f"/{Path(model).name}" if model else ""
-        )
+        name = "keybound-identifier" if issued else method
+        name += f"/{Path(model).name}" if model else ""
         return partial(keybound, Path(model) if model else None, name, issued=issued)
     if model and method not in METHODS:
         return partial(keybound, Path(model), method, seal=False)

@@ -81,11 +81,7 @@ def _bodies(item: Table) -> list[str]:
 def _cells(row: Sequence[Cell], columns: Sequence[Column], starts: set[int]) -> str:
     at, found = 0, ""
     for cell in row:
-        kinds = _classes(
-            cell.kind,
-            "words" if columns[at].words else "",
-            "start" if at in starts else "",
-        )
+        kinds = _classes(cell.kind, "words" * columns[at].words, "start" * (at in starts))
         mark = f"<sup>{words(RAISED.get(cell.mark, cell.mark))}</sup>" if cell.mark else ""
         text = f"<span>{words(cell.text)}{mark}</span>"
         span = f' colspan="{cell.span}"' if cell.span > 1 else ""
