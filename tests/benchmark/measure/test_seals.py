@@ -238,8 +238,8 @@ def test_tables_of_a_few_rows():
     assert line(table, "Clean")[1:5] == ["1.000", "0.750", "6.5", "5.0"]
     assert line(table, "Lyra (6 kbps)")[5:7] == ["0.250", "0.000"]
     assert table.notes[-1] == (
-        "recordings: 4 of 3 s, 4 of 10 s; seals that hold: 2 by the identifier on the audio of "
-        "its record, 8 by the pattern."
+        "recordings: 4 of 3 s, 4 of 10 s; seals that hold: 2 by the codes of its seconds, on "
+        "the audio of its record, 8 by the pattern."
     )
     table = make_table(found, "false-acceptance")
     assert table is not None

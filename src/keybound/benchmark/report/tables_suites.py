@@ -156,7 +156,7 @@ def _recordings(every: Sample, whose: str) -> str:
         for seconds, of in every.by("seconds")
     )
     layers = every.where(holds=True).by("layer")
-    names = {"code": "identifier on the audio of its record"}
+    names = {"code": "codes of its seconds, on the audio of its record"}
     found = ", ".join(f"{len(of)} by the {names.get(one, one)}" for one, of in layers)
     by_layer = f"; seals that hold: {found}" if len(layers) > 1 else ""
     return f"{whose and whose + ': '}recordings: {', '.join(counts)}{by_layer}."
