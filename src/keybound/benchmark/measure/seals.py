@@ -96,8 +96,7 @@ def one_source(plan: Plan, index: int) -> list[Row]:
 def wrong_keys(case: Case, face: Row) -> Row:
     """Try wrong keys, at the position that the right one has; count how low p comes.
 
-    The recording is heard once. What the keys are tried on is unmarked, sealed by somebody else, or
-    one of both under an attack.
+    What they are tried on is unmarked, sealed by somebody else, or one of both under an attack.
     """
     heard = case.marked
     if face["source"] == SOURCES[0] or (face["source"] == SOURCES[2] and case.index % 2):
@@ -117,8 +116,7 @@ def forged(case: Case, face: Row) -> Row:
     """Forge from one marked recording: its code on another host, sealed by the forger's own key.
 
     The public detector reads the code. With a `known-payload` that gives the mask, and so the code
-    of any other payload; a `replay` keeps the payload. An identifier is read and written second by
-    second, at the position that it came from.
+    of any other payload; a `replay` keeps the payload. An identifier is copied second by second.
     """
     method, rate = case.method, case.method.rate
     rng = case.chance("forgery")
@@ -138,11 +136,7 @@ def forged(case: Case, face: Row) -> Row:
 
 
 def copied(case: Case, face: Row) -> Row:
-    """Copy a mark and its seal to the next recording, as who has the clean host can.
-
-    The record's fingerprint says whether this is the recording it was taken of; the seal alone may
-    well hold.
-    """
+    """Copy a mark and its seal to another host; compare it with the record's fingerprint."""
     moved = copying.copied(case.host, case.marked, case.other, face["attack"])
     heard = np.clip(moved, -1, 1).astype(np.float32)
     found = matching.match(record_of(case), channels.levels_of(heard))
@@ -154,9 +148,8 @@ def averaged(case: Case, face: Row) -> Row:
     """Let colluders average what one party marked; look for each of the seals.
 
     `copies`: copies of one host with other payloads and positions, averaged. `mixture`: different
-    recordings, averaged. `estimate`: what different recordings have in common by level is taken for
-    the seal and out of each of them. They share no position, so there is nothing in common; where
-    they do, against the rules, and the payload too, it is `reused`.
+    recordings, averaged. `estimate`: what different recordings have in common by level is taken out
+    of each of them. Where they share position and payload, against the rules, it is `reused`.
     """
     method, party, count, kind = case.method, case.secret, face["copies"], face["attack"]
     rng = case.chance("average")
