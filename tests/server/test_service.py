@@ -45,11 +45,25 @@ def test_the_answer_is_that_of_the_command_line(
 def flat(found: dict[str, Any]) -> dict[str, Any]:
     """Return a detection without a list in it."""
     spans = {f"{n} {k}": v for n, one in enumerate(found["spans"]) for k, v in one.items()}
-    return {k: v for k, v in found.items() if k != "spans"} | spans
+    assert found["claimed"] == []
+    return {k: v for k, v in found.items() if k not in ("spans", "claimed")} | spans
 
 
 def test_the_description_has_every_field_of_a_detection(marker: Any, clip: Any) -> None:
-    assert list(Found.model_fields) == list(as_plain(marker.detect(clip, 16_000)))
+    assert list(Found.model_fields) == list(as_plain(marker.detect(clip, 16_000), []))
+
+
+def test_a_public_identifier_is_claimed(
+    service: Service, run: Any, home: Path, key: Path, write: Any, clip: Any
+) -> None:
+    host = write("long.wav", np.tile(clip, 5))
+    assert run("party", "add", "alice", "--key", key, "--payload", "0x5eed").code == 0
+    assert run("registry", "issuer", "7").code == 0
+    outcome = run("embed", host, home / "marked.wav", "--party", "alice", "--public")
+    assert outcome.code == 0, outcome
+    claimed = service.detect(home / "marked.wav").json["claimed"]
+    assert claimed == run("detect", "--json", home / "marked.wav").json["claimed"]
+    assert [one["issuer"] for one in claimed] == [7]
 
 
 def test_fewer_false_alarms_can_be_asked_for(service: Service, write: Any, clip: Any) -> None:

@@ -60,7 +60,7 @@ def answer(marker: Watermarker, setup: Setup, path: str, false_alarms: float) ->
         if os.environ.get(DEBUG):
             raise
         return {"failed": type(error).__name__}
-    return {"found": as_plain(found, read_public(found) if found.present else ())}
+    return {"found": as_plain(found, read_public(found) if found.present else [])}
 
 
 def _say(answers: BinaryIO, said: dict[str, Any]) -> None:

@@ -9,11 +9,11 @@ from keybound.types import Detection
 
 
 def as_plain(
-    found: Detection, claims: Sequence[Reading] = (), *, frames: bool = False
+    found: Detection, claims: Sequence[Reading], *, frames: bool = False
 ) -> dict[str, Any]:
-    """Return a detection as plain values, with those of every frame if they are wanted.
+    """Return a detection and the public identifiers that it claims as plain values.
 
-    `claims` are the public identifiers that it spells.
+    With `frames` those of every frame are added.
     """
     result: dict[str, Any] = {
         "present": found.present,

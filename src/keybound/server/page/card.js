@@ -1,6 +1,6 @@
 // The card of one recording: what is checked, then what was found.
 
-import { sentence, words } from "./words.js";
+import { claims, sentence, words } from "./words.js";
 import { peaks, wave } from "./wave.js";
 
 const POINTS = 4000; // of the overview that a waveform is drawn from
@@ -19,6 +19,7 @@ export function addCard(list, name, place) {
       part(".verdict").textContent = said.verdict;
       part(".where").textContent = said.where;
       part(".meaning").textContent = said.meaning;
+      part(".claimed").textContent = claims(found.claimed ?? []);
       part(".figures").textContent =
         `Presence ${found.presence.toFixed(3)}, evidence ${found.evidence_s.toFixed(2)} s; ` +
         `${found.evidence_threshold_s.toFixed(2)} s would be a mark.`;

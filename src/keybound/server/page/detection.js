@@ -25,6 +25,7 @@ export function detect(made, seconds, facts) {
     channel: best.channel,
     channels_tried: views.length,
     spans: best.spans,
+    claimed: null, // identifiers are not read in the browser
   };
 }
 

@@ -34,6 +34,13 @@ export function words(found, seconds) {
   };
 }
 
+/** Return who is said to have made a recording; nothing if nobody is. */
+export function claims(claimed) {
+  if (!claimed.length) return "";
+  const list = claimed.map((one) => `${one.identifier} of issuer ${one.issuer}`).join(", ");
+  return `It claims the identifier ${list}. Anyone can write that; only the issuer can confirm it.`;
+}
+
 /** Return a problem as a sentence. */
 export function sentence(problem) {
   const text = problem.hint ? `${problem.message} (${problem.hint})` : problem.message;
