@@ -226,3 +226,17 @@ def test_a_stream_that_is_not_ended_leaves_no_record(known: Registry, host: Samp
     stream.push(host)
     assert (stream.record, known.records()) == (None, ())
     assert stream.latency_s <= 0.2
+
+
+def test_what_cannot_be_verified_is_still_named(
+    known: Registry, tmp_path: Path, host: Samples
+) -> None:
+    made = known.embed(host, RATE, party="alice")
+    known.remove("alice")
+    (found,) = known.identify(made.samples, RATE)
+    assert (found.party, found.record, found.identifier) == ("alice", 1, made.identifier)
+    assert (found.grade, found.claimed, found.verdict) == ("present", True, None)
+    assert "cannot be verified: no party is named 'alice'" in found.words
+    (tmp_path / "registry.key").unlink()
+    with pytest.warns(keybound.KeyFileWarning, match="not tried"):
+        assert known.identify(made.samples, RATE) == []

@@ -5,11 +5,13 @@ spelled, the audio is compared with the fingerprints of all records. Knows detec
 the registry: no audio, no networks.
 """
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from keybound.crypto.keys import Key
+from keybound.errors import KeyBoundError, KeyFileWarning
 from keybound.identity import identifier
 from keybound.identity.frame import PUBLIC
 from keybound.identity.identifier import Identifier
@@ -79,9 +81,18 @@ class Known:
 
     @cached_property
     def keys(self) -> dict[str, Permutation]:
-        """Return the keys of the registry's identifiers by their ids, the newest first."""
-        keys = self.registry.keys()
-        return {key.id: Permutation(key) for key in keys}
+        """Return the keys of the registry's identifiers by their ids, the newest first.
+
+        One that cannot be read is named in a `KeyFileWarning`, and the others are tried.
+        """
+        made = {}
+        for one in self.registry.key_files():
+            try:
+                key = one.key("the registry", "restore the registered key file")
+                made[key.id] = Permutation(key)
+            except KeyBoundError as error:
+                warnings.warn(f"not tried: {error.message}", KeyFileWarning, stacklevel=2)
+        return made
 
     def carried(self, record: Record) -> Identifier | None:
         """Return what the codes of a record spell; None without a serial, or without its key."""

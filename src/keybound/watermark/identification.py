@@ -60,7 +60,7 @@ def identify(
     prepared = Prepared(analysis)
     named = list(known.named(prepared))
     made = [
-        _foreign(one, known)
+        _unverified(one, known, None, "of which there is no record here")
         if entry is None
         else _by_identifier(prepared, card, known, one, entry, options, len(named))
         for one, entry in named
@@ -70,21 +70,22 @@ def identify(
     return sorted(made, key=lambda one: -GRADES.index(one.grade))
 
 
-def _foreign(reading: Reading, known: Known) -> Identified:
-    """Return a public identifier of which this registry has no record."""
+def _unverified(reading: Reading, known: Known, entry: Entry | None, why: str) -> Identified:
+    """Return an identifier of which nothing can be verified."""
     spelled = known.spelled(reading)
-    words = f"claims the public identifier {spelled.name} of issuer {reading.issuer}"
+    whose = "" if reading.issuer is None else f" of issuer {reading.issuer}"
+    words = f"claims the identifier {spelled.name}{whose}"
     return Identified(
         identifier=spelled.name,
         issuer=reading.issuer,
-        party=None,
-        record=None,
+        party=None if entry is None else entry.stamped.record.party,
+        record=None if entry is None else entry.number,
         grade="present",
         claimed=True,
         spans=reading.spans,
         start_s=reading.start_s,
         bound=spelled.bound,
-        words=f"{words}, of which there is no record here",
+        words=f"{words}, {why}",
     )
 
 
@@ -98,7 +99,10 @@ def _by_identifier(
     among: int,
 ) -> Identified:
     """Return what holds of the record that one of several identifiers named."""
-    claim = _claim(known, entry, card.bits)
+    try:
+        claim = _claim(known, entry, card.bits)
+    except KeyBoundError as error:  # such as a party that was removed
+        return _unverified(reading, known, entry, f"which cannot be verified: {error.message}")
     case = Case(claim, card.bits, card.rho if claim.rho is None else claim.rho, 1)
     own = weigh_reading(prepared, case, known, reading, entry, options, among)
     return _identified(prepared, card, entry, own, reading)
