@@ -6,10 +6,14 @@ the key can read whose it is.
 Each name is loaded when it is first used. `__init__.pyi` gives their types.
 """
 
+import os as _os
 from importlib import import_module as _load
 from typing import Any as _Any
 
 __version__ = "0.2.0"
+
+# Else onnxruntime keeps an identifier of the machine and reports sessions to its maker.
+_os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 _NAMES = {
     "crypto.keys": "Key",

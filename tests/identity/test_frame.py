@@ -40,7 +40,7 @@ def test_the_seed_is_the_first_with_which_as_few_seconds_as_can_be_give_the_bloc
 ) -> None:
     name, _, number = own.seed.decode().rpartition(" ")
     for other in range(1, int(number)):
-        rows = Frame(own.words, f"{name} {other}".encode()).matrix
+        rows = Frame(own.words, f"{name} {other}".encode(), own.order).matrix
         assert _rank(rows[: own.block_bits]) < own.block_bits
     assert _rank(own.matrix[: own.least_seconds * BITS]) == own.block_bits
 

