@@ -211,7 +211,7 @@ def spent(work: Callable[[], Any], times: int) -> float:
 def cpu(asked: argparse.Namespace) -> None:
     """Print the CPU of identifying and verifying beside that of detection."""
     marker, host = Watermarker(), hosts(asked.speech, 10)[0]
-    print("| records | detection, 10 s | identify | verify | 3 s by its audio |")
+    print("| records | detection, 10 s | identify | verify | 2 s by its audio |")
     print("| --- " * 5 + "|")
     for count in asked.records:
         with tempfile.TemporaryDirectory() as folder, Registry(Path(folder) / "r.sqlite") as known:
