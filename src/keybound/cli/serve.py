@@ -66,7 +66,7 @@ def serve(
     links: bool,
     model: str | None,
 ) -> None:
-    """Serve a public detector over HTTP: a page, and POST /detect for programs.
+    """Serve a public detector: a page, and POST /detect for programs.
 
     Nothing that is sent to it is kept. Run it behind a proxy that does TLS (docs/server.md).
     Needs the extra serve: pip install 'keybound[serve]'
@@ -101,7 +101,7 @@ def serve(
 )
 @options(model)
 def page(out: Path, model: str | None) -> None:
-    """Write a web page that detects marks in the browser, as a folder for any web server.
+    """Write a folder with a page that detects marks in the browser.
 
     Nothing leaves the browser of whoever uses it, and it needs nothing from elsewhere.
     Needs the extra serve: pip install 'keybound[serve]'
