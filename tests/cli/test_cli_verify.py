@@ -119,7 +119,7 @@ def test_an_identifier_tells_whose_it_is_among_many(run: Run, key: Path, home: P
 
 
 def test_the_grade_decides_and_the_status_follows_it(run: Run, key: Path, home: Path) -> None:
-    """Marked again by another party, whose mark is the one that is read: sealed by both."""
+    """Marked again by another party, whose mark may be the one that is read: sealed by both."""
     run("party", "add", "alice", "--key", key, "--payload", PAYLOAD)
     Key(bytes(32)).write(home / "bob.key")
     run("party", "add", "bob", "--key", "bob.key", "--payload", "0xb0b")
@@ -129,7 +129,6 @@ def test_the_grade_decides_and_the_status_follows_it(run: Run, key: Path, home: 
     run("embed", "first.wav", "again.wav", "--party", "bob")
     found = run("verify", "again.wav", "--party", "alice", "--json")
     assert (found.code, found.json["grade"]) == (0, "sealed")
-    assert found.json["rule_holds"] is False  # of the rule V_A alone
     assert "verified" not in found.json  # beside the grade, another word would be another answer
     both = run("verify", "again.wav", "--any", "--json").out.splitlines()
     assert [json.loads(line)["grade"] for line in both] == ["sealed", "sealed"]
