@@ -20,7 +20,6 @@ MODELS = {
         "analysis_blocks": 1,
         "synthesis_blocks": 1,
         "detector_blocks": 2,
-        "lean": True,
     },
     "additive": {"generator": "additive", "latent": 8},
 }

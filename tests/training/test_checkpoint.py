@@ -29,10 +29,10 @@ def test_a_damaged_checkpoint_is_said(tiny, tmp_path):
 
 
 def test_a_larger_model_starts_as_the_smaller_one(tiny, speech):
-    small = checkpoint.fresh(tiny(model={"lean": False}), CPU)
+    small = checkpoint.fresh(tiny(), CPU)
     more = {"analysis_blocks": 3, "synthesis_blocks": 2, "expansion": 3, "detector_expansion": 4}
     init = checkpoint.weights(small, averaged=False)
-    large = checkpoint.fresh(tiny(model={"lean": True, **more}), CPU, init)
+    large = checkpoint.fresh(tiny(model=more), CPU, init)
     code = torch.randint(0, 2, (4, 16)).float()
     with torch.no_grad():
         carriers = [state.embedder(speech, code) for state in (small, large)]
@@ -42,14 +42,6 @@ def test_a_larger_model_starts_as_the_smaller_one(tiny, speech):
     assert carriers[0].abs().max() > 1e-3
     with pytest.raises(RecipeError, match="do not fit"):
         checkpoint.fresh(tiny(), CPU, checkpoint.weights(large, averaged=False))
-
-
-def test_the_lean_may_be_left_behind(tiny):
-    leaning = checkpoint.fresh(tiny(model={"lean": True}), CPU)
-    plain = checkpoint.fresh(
-        tiny(model={"lean": False}), CPU, checkpoint.weights(leaning, averaged=False)
-    )
-    assert not any("lean" in name for name in checkpoint.weights(plain, averaged=True))
 
 
 def test_weights_of_another_model_are_refused(tiny):

@@ -46,7 +46,7 @@ def test_each_term_falls_with_what_it_asks_for():
 
 def test_the_recipe_weighs_every_term():
     names = set(objective.of_answers(*rows(1.0, 0.5, 0.5, 0.5), n=2, paired=True))
-    names |= set(objective.of_cost(LossSpec(), heard([20.0]), 0.0)) | {"lean"}
+    names |= set(objective.of_cost(LossSpec(), heard([20.0]), 0.0))
     assert set(objective.weights(Recipe("r"), 0.0)) == names
 
 

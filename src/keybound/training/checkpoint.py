@@ -19,8 +19,7 @@ from keybound.training import nets
 from keybound.training.recipe import Recipe, from_tree, to_tree
 
 WIDENED = re.compile(r"\.(expand\.weight|expand\.bias|contract\.weight)$")
-NEW = re.compile(r"(analysis|synthesis|blocks)\.\d+\.|lean\.|oppose\.")  # may lack in weights
-LEAN = re.compile(r"(lean|oppose)\.")  # may be left behind
+NEW = re.compile(r"(analysis|synthesis|blocks)\.\d+\.")  # may lack in weights
 
 
 @dataclass
@@ -62,7 +61,7 @@ def fresh(recipe: Recipe, device: torch.device, init: dict[str, Tensor] | None =
 def grown(init: dict[str, Tensor], net: nn.Module) -> dict[str, Tensor]:
     """Return a network's weights from those of one as large, or smaller, that computes the same.
 
-    It may have more blocks, which add nothing yet, wider ones, and a lean that is not heeded yet.
+    It may have more blocks, which add nothing yet, and wider ones.
     """
     whole, hint = {}, "its [model] must be that of the weights, or have more or wider blocks"
     for name, value in net.state_dict().items():
@@ -78,7 +77,7 @@ def grown(init: dict[str, Tensor], net: nn.Module) -> dict[str, Tensor]:
         elif old is not None or not NEW.match(name):
             raise RecipeError(f"the weights do not fit the recipe: {name}", hint=hint)
         whole[name] = value
-    if strange := sorted(name for name in set(init) - set(whole) if not LEAN.match(name)):
+    if strange := sorted(set(init) - set(whole)):
         raise RecipeError(f"the weights do not fit the recipe: {strange[0]}", hint=hint)
     return whole
 

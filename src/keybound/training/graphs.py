@@ -8,19 +8,18 @@ from torch import Tensor, nn
 
 
 class Half(nn.Module):
-    """A network, or a method of it, that computes in bfloat16 on a GPU, in float32 elsewhere."""
+    """A network that computes in bfloat16 on a GPU, in float32 elsewhere."""
 
-    def __init__(self, inner: nn.Module, method: str = "forward") -> None:
+    def __init__(self, inner: nn.Module) -> None:
         super().__init__()
         self.inner = inner
-        self.method = method
 
     def forward(self, *inputs: Tensor) -> Any:
         on = inputs[0].is_cuda
         with torch.autocast(
             inputs[0].device.type, dtype=torch.bfloat16, enabled=on, cache_enabled=False
         ):
-            return getattr(self.inner, self.method)(*inputs)
+            return self.inner(*inputs)
 
 
 def graphed(module: nn.Module, *samples: Tensor) -> Callable[..., Any]:

@@ -99,26 +99,6 @@ def hosts_part(pooled: Tensor, code: Tensor, share: Tensor, n: int) -> Tensor:
     return host / (swing.detach().square() + 1e-2)
 
 
-LEAN_SPAN = 13  # frames: what comes and goes faster cancels in the pool
-LEAN_SHARE = 0.2  # of the gradient of `unforeseen` that the detector follows
-
-
-def unforeseen(lean: Tensor, logits: Tensor) -> Tensor:
-    """Return the share of what unmarked hosts tell the detector that the embedder did not foresee.
-
-    The detector learns a little from it too: to hear less in hosts, and what can be foreseen.
-    `lean` has a frame more than the logits: frame j + 1 spans the blocks j and j + 1.
-    """
-    told = logits.detach() + LEAN_SHARE * (logits - logits.detach())
-    missed = lean[..., 1:] - told
-
-    def power(v: Tensor) -> Tensor:
-        slow = F.avg_pool1d(v, LEAN_SPAN, 1)
-        return slow.square().mean() + 4 * v.mean(-1).square().mean()
-
-    return power(missed) / (power(logits.detach()) + 1e-3)
-
-
 def removal(found: Tensor, host: Tensor) -> Tensor:
     """Return how far what the remover found is from the host it should have given back."""
     level = torch.sqrt(host.square().mean(-1, keepdim=True) + 1e-10)

@@ -26,7 +26,6 @@ from keybound.training.spectra import (
     RATE,
     LogMel,
     Spectrum,
-    code_signs,
     mel_bank,
     project_code,
     to_blocks,
@@ -118,10 +117,6 @@ class SpectralEmbedder(nn.Module):
         self.analysis = _embedder_blocks(spec, spec.analysis_blocks, looking=2)
         self.film = nn.Conv1d(spec.width, 2 * spec.width, 1)
         self.project_code = nn.Linear(spec.bits, spec.width)
-        self.lean = nn.Conv1d(spec.width, spec.bits, 1) if spec.lean else None
-        self.oppose = nn.Conv1d(spec.bits, spec.width, 1, bias=False) if spec.lean else None
-        if self.oppose is not None:
-            nn.init.zeros_(self.oppose.weight)
         self.synthesis = _embedder_blocks(spec, spec.synthesis_blocks, looking=4)
         self.out = nn.Conv1d(spec.width, spec.bands, 1)
         nn.init.normal_(self.out.weight, std=0.02)
@@ -130,38 +125,25 @@ class SpectralEmbedder(nn.Module):
         hz = self.bank @ torch.linspace(0, RATE / 2, BINS) / self.bank.sum(1)
         self.register_buffer("emphasis", emphasis(spec.emphasis, hz)[:, None], False)  # (bands, 1)
 
-    def gains(self, features: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the gain of each bin in nepers, (batch, BINS, frames), and how the host leans.
-
-        What a detector would read from the host alone stands in the way of some bits and helps
-        others: `lean` foresees its logits, (batch, bits, frames).
-        """
+    def gains(self, features: Tensor, code: Tensor) -> Tensor:
+        """Return the gain of each bin in nepers: (batch, BINS, frames)."""
         h = self.analysis(self.project(features))
         if not self.anchor:
             h = torch.zeros_like(h)
         scale, shift = self.film(h).chunk(2, dim=1)
         told = scale * project_code(self.project_code, code, h.shape[-1]) + shift
-        lean = code.new_zeros(())
-        if self.lean is not None and self.oppose is not None:
-            lean = self.lean(h)
-            told = told + self.oppose(lean * code_signs(code, h.shape[-1]))
         bands = self.limit * self.emphasis * torch.tanh(self.out(self.synthesis(told)).float())
-        return self.bank.T @ bands, lean.float()
+        return self.bank.T @ bands
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
         """Return the carrier of hosts (batch, samples) for codes, as `project_code` has them."""
-        return self.foresee(x, code)[0]
-
-    def foresee(self, x: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the carrier, and how the host leans in each of its frames."""
         with torch.autocast(x.device.type, enabled=False):
             real, imag = self.spectrum(to_blocks(x, HOP, HOP))
             features = self.features(real, imag)
-        gains, lean = self.gains(features, code)
-        change = torch.expm1(gains)
+        change = torch.expm1(self.gains(features, code))
         with torch.autocast(x.device.type, enabled=False):
             blocks = self.spectrum.inverse(real * change.float(), imag * change.float())
-            return blocks.transpose(1, 2).reshape(x.shape[0], -1), lean
+            return blocks.transpose(1, 2).reshape(x.shape[0], -1)
 
 
 def emphasis(points: tuple[tuple[float, float], ...], hz: Tensor) -> Tensor:

@@ -26,7 +26,6 @@ def weights(recipe: Recipe, position: float) -> dict[str, float]:
         "forgery": forgery * spec.forgery_frames,
         "clip_forgery": forgery * spec.forgery_clips,
         "host": spec.host,
-        "lean": spec.lean,
         "stft": ear,
         "wave": ear,
         "mel": 2 * ear,

@@ -47,7 +47,6 @@ class ModelSpec:
     carrier_scale: float = 1.0  # alpha of the paper, additive only
     absolute: bool = False  # C(x) hears the host's own level, not relative to it, additive only
     presence_limit: float = 5.0  # of a presence logit, additive only; 0: none
-    lean: bool = False  # predict what a detector reads from hosts, spectral only
     anchor: bool = True  # False: C(x) is a learned constant (ablation)
 
 
@@ -89,7 +88,6 @@ class LossSpec:
     pesq_goal: float = 4.4
     zimtohrli: float = 0.0  # likewise for Zimtohrli, as predicted
     zimtohrli_goal: float = 4.7
-    lean: float = 0.0  # on what the embedder did not foresee of hosts
     host: float = 0.0  # on what hosts add to the logits whatever the code; marks each host twice
     budget: float = 1.0  # of the SNR hinge on the mean of a batch
     clip_budget: float = 0.0  # of the SNR hinge on each clip

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -54,7 +54,7 @@ class Loop:
     hosts: Hosts
     tools: twins.Tools
     hearing: Callable[[Tensor, Tensor], tuple[Tensor, ...]]
-    embed: Callable[[Tensor, Tensor], Any]  # a carrier, and how the host leans if that is learned
+    embed: Callable[[Tensor, Tensor], Tensor]
     detect: Callable[[Tensor], tuple[Tensor, Tensor]]
     remove: Callable[[Tensor, Tensor], Tensor]  # what the remover misses: of marked clips and hosts
     pool: Executor
@@ -80,8 +80,7 @@ def prepare(recipe: Recipe, state: State, sources: Sources, device: torch.device
 
     pairs: neural.Codecs = {k: graphed(c, blank(2 * n)) for k, c in learned.items()}
     code = torch.zeros(n * groups, recipe.model.bits, device=device)
-    method = "foresee" if recipe.model.lean else "forward"
-    embed = graphed(Half(state.embedder, method), blank(n * groups, False), code)
+    embed = graphed(Half(state.embedder), blank(n * groups, False), code)
     detect = graphed(Half(state.detector), blank(n * (2 * groups + 3)))
     half = (n * groups + 1) // 2
     hear = graphed(Hearing().to(device), blank(half, False), blank(half))
@@ -154,8 +153,7 @@ def train_step(
         drawn = Drawn(*(torch.cat([first, rest[n:]]) for first, rest in pairs))
     x, code, voiced, strength = drawn
 
-    made = loop.embed(x, code)
-    carrier, lean = made if recipe.model.lean else (made, None)
+    carrier = loop.embed(x, code)
     marked = x + strength[:, None] * carrier  # (clips, samples)
     borne = marked
     if recipe.data.sealed:
@@ -186,8 +184,6 @@ def train_step(
     paired = bool(recipe.loss.host)
     answers = presence, logits, target, weight, code, strength
     terms = objective.of_answers(*answers, n, paired=paired)
-    if lean is not None:
-        terms["lean"] = losses.unforeseen(lean, logits[len(x) : 2 * len(x)])
     # Half the clips say what the mark costs the ear at full strength: it varies less than what
     # attacks do.
     cost = Heard(*loop.hearing(x[::2], x[::2] + carrier[::2]))
