@@ -158,6 +158,12 @@ class Registry:
         row = self._database.row("SELECT number, data FROM record WHERE serial = ?", (serial,))
         return None if row is None else self._entry(*row)
 
+    def of_manifest(self, manifest_id: str) -> Entry | None:
+        """Return the record with a C2PA manifest of this id; None if there is none."""
+        query = "SELECT number, data FROM record WHERE manifest = ?"
+        row = self._database.row(query, (manifest_id,))
+        return None if row is None else self._entry(*row)
+
     @property
     def size(self) -> int:
         """Return how many records there are at most: the number of the last one."""
