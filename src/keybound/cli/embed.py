@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from keybound.cli import credentials
 from keybound.cli.declared import declaring, no_fingerprint
 from keybound.cli.parties import claim
 from keybound.cli.terminal import (
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Carry a public identifier: anyone reads it, and can ask who issued it (with --party).",
 )
-@options(excerpt, declaring, no_fingerprint)
+@options(credentials.signing, excerpt, declaring, no_fingerprint)
 @click.option("--force", is_flag=True, help="Replace OUTPUT if it is an existing file.")
 @click.option(
     "--no-check", is_flag=True, help="Do not read the mark back from OUTPUT (half the time)."
@@ -58,6 +59,8 @@ def embed(
     position: int | None,
     no_seal: bool,
     public: bool,
+    pair: tuple[str, str] | None,
+    source_type: str,
     excerpt: float,
     declared: Declared,
     no_fingerprint: bool,
@@ -84,11 +87,13 @@ def embed(
 
     if no_seal and position is not None:
         raise click.UsageError("--no-seal excludes --position")
+    public = public or pair is not None
     if public and name is None:
-        raise click.UsageError("--public needs --party: a registry issues the identifier")
+        raise click.UsageError("a public identifier needs --party: a registry issues it")
     if name is None and (no_fingerprint or declared != NOTHING):
         raise click.UsageError("there is a record, with what is declared, only with --party")
     outputs.check(output, source=host, replace=force)
+    prepared = None if pair is None else credentials.prepare(pair, source_type, host, output)
     stages.sweep(Path(output).parent)
     marker = Watermarker(model)
     facts: dict[str, Any] = {}
@@ -113,6 +118,10 @@ def embed(
                 fingerprint=not no_fingerprint,
             )
 
+        sign = None
+        if prepared is not None and known is not None:
+            sign = prepared.signing(given, known.issuer)
+
         def appear(part: "Part", made: "Written") -> None:
             if known is None:
                 part.publish()
@@ -128,15 +137,19 @@ def embed(
             check=not no_check,
             replace=force,
             progress=progress_bar("embedding"),
+            sign=sign,
             appear=appear,
         )
     recurs = known is None and position is None and not no_seal
     issued = None if given.issued is None else given.issued.name
-    if public and issued is None:
+    if made.manifest is not None:
+        credentials.tell(issued, made.manifest.id)
+    elif public and issued is None:
         say("too short for an identifier: the recording has none")
     _tell(made, recurs, facts.get("record"), issued)
     facts |= {"output": output, "clipped": made.clipped, "position": made.position}
     facts |= {"position_recurs": recurs, "not_carried": made.not_carried, "identifier": issued}
+    facts["manifest"] = None if made.manifest is None else made.manifest.id
     if made.verdict is None:
         emit(facts, "marked, not read back", as_json)
     else:
