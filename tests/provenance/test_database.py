@@ -37,8 +37,8 @@ def test_databases_of_other_programs_are_refused(address: str) -> None:
 
 def test_another_schema_is_refused(address: str) -> None:
     Registry(address).close()
-    server(address, "UPDATE keybound_registry SET version = 8")
-    with pytest.raises(RegistryError, match="has schema 8, and this program reads schema 7"):
+    server(address, "UPDATE keybound_registry SET version = 9")
+    with pytest.raises(RegistryError, match="has schema 9, and this program reads schema 8"):
         Registry(address)
 
 
