@@ -7,7 +7,8 @@ address, no name of a file and nothing of what was found.
 import asyncio
 import logging
 import time
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.responses import JSONResponse
@@ -17,6 +18,7 @@ import keybound
 from keybound.model.detection import FALSE_ALARMS, LEAST_FALSE_ALARMS, MOST_FALSE_ALARMS
 from keybound.server import bodies, refusals, site
 from keybound.server.answers import BODY, REFUSALS, Found, Health
+from keybound.server.counting import in_fixed_time
 from keybound.server.limits import busy
 from keybound.server.metrics import Metrics
 from keybound.server.state import State
@@ -59,7 +61,7 @@ def describe(state: State) -> FastAPI:
             await bodies.take(request, upload, state)
             gone = asyncio.ensure_future(bodies.gone(request))
             try:
-                found = await state.pool.detect(upload.path, false_alarms, gone)
+                found = await _detected(request, upload.path, state, false_alarms, gone)
             finally:
                 gone.cancel()
         return JSONResponse(found)
@@ -80,6 +82,25 @@ def describe(state: State) -> FastAPI:
 
     site.add(app, state.limits, links=state.fetches, model=state.model)
     return app
+
+
+async def _detected(
+    request: Request,
+    path: Path,
+    state: State,
+    false_alarms: float,
+    gone: asyncio.Future[None],
+) -> dict[str, Any]:
+    """Return the detection in a file, with what the registry says of an identifier it issued."""
+    said = await state.pool.ask("detect", path, gone, false_alarms=false_alarms)
+    found: dict[str, Any] = said["found"]
+    if said["own"]:
+        state.count_public(request)
+        asked = state.pool.ask("look up", path, gone, false_alarms=false_alarms)
+        told = await in_fixed_time(state.limits.fixed_s, asked, lambda one: one["seconds"])
+        for one in found["claimed"]:
+            one["record"] = told["records"].get(one["identifier"])
+    return found
 
 
 def _gauges(state: State) -> dict[str, float]:

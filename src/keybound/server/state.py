@@ -51,7 +51,7 @@ class State:
     @contextlib.asynccontextmanager
     async def open(self, _: object = None) -> AsyncIterator[None]:
         """Hold the registry, the workers and the folder of uploads while the service runs."""
-        self.pool = Pool(self.limits, self.model)
+        self.pool = Pool(self.limits, self.model, self.place)
         with stages.scratch() as folder:
             self.spool = Spool(folder, self.limits)
             try:
