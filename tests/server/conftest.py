@@ -17,7 +17,7 @@ RATE = 16_000
 def service() -> "Iterator[Service]":
     from made_service import LIMITS, serving  # absent packages skip tests, not this file
 
-    from keybound.server.app import State
+    from keybound.server.state import State
 
     with serving(State(LIMITS)) as running:
         yield running

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from made_service import LIMITS, Service
 
-from keybound.server.app import State, describe
+from keybound.server.app import describe
+from keybound.server.state import State
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
 

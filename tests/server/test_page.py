@@ -18,7 +18,7 @@ from made_recordings import recordings
 from made_service import LIMITS, Service, serving
 
 from keybound.server import site
-from keybound.server.app import State
+from keybound.server.state import State
 from keybound.watermark import files
 from keybound.watermark.plain import as_plain
 

@@ -25,7 +25,6 @@ from keybound.cli.terminal import (
     registry,
     say,
 )
-from keybound.cli.verify import as_plain
 from keybound.provenance.declared import NOTHING, Declared
 
 if TYPE_CHECKING:
@@ -82,6 +81,7 @@ def embed(
     from keybound import stages
     from keybound.watermark import files
     from keybound.watermark.options import EmbedOptions
+    from keybound.watermark.plain import verdict_as_plain
     from keybound.watermark.reservation import LEAST_S, Reservation, reserve
     from keybound.watermark.watermarker import Watermarker
 
@@ -153,7 +153,7 @@ def embed(
     if made.verdict is None:
         emit(facts, "marked, not read back", as_json)
     else:
-        emit(as_plain(made.verdict) | facts, made.verdict.words, as_json)
+        emit(verdict_as_plain(made.verdict) | facts, made.verdict.words, as_json)
 
 
 def _tell(made: "Written", recurs: bool, record: int | None, issued: str | None) -> None:

@@ -1,6 +1,5 @@
 """The verb `identify`: which recording it is and whose, without naming a party."""
 
-import dataclasses
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -73,8 +72,10 @@ def identify(
 
 def _print(path: str, marks: "list[Identified]", found: "Detection", as_json: bool) -> None:
     """Print a line for each mark, or one that says that there is none."""
+    from keybound.watermark.plain import identified_as_plain
+
     for one in marks:
-        emit({"path": path} | as_plain(one), f"{path}: {in_words(one)}", as_json)
+        emit({"path": path} | identified_as_plain(one), f"{path}: {in_words(one)}", as_json)
     if not marks:
         words = (
             "marked, but not by a recording of this registry" if found.present else "no mark found"
@@ -82,13 +83,6 @@ def _print(path: str, marks: "list[Identified]", found: "Detection", as_json: bo
         row: dict[str, Any] = {"path": path, "identifier": None, "party": None, "record": None}
         grade = "present" if found.present else "none"
         emit(row | {"grade": grade, "words": words}, f"{path}: {words}", as_json)
-
-
-def as_plain(one: "Identified") -> dict[str, Any]:
-    """Return what was identified as plain values, without the evidence of the verdict."""
-    row = dataclasses.asdict(one)
-    del row["verdict"]
-    return row
 
 
 def in_words(one: "Identified") -> str:

@@ -23,6 +23,7 @@ from keybound.cli import (
     records,
     registry,
     serve,
+    tokens,
     verify,
 )
 from keybound.cli.terminal import (
@@ -173,6 +174,7 @@ cli.add_command(parties.party)
 cli.add_command(batch.batch)
 cli.add_command(records.record)
 cli.add_command(registry.registry)
+cli.add_command(tokens.token)
 cli.add_command(lab.attack)
 cli.add_command(lab.train)
 cli.add_command(lab.export)

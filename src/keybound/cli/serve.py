@@ -1,16 +1,30 @@
 """The verbs `serve` and `page`: the public detector as a service and as a folder of files."""
 
+import ipaddress
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from keybound.cli.terminal import model, options, say
 from keybound.errors import missing
 
+if TYPE_CHECKING:
+    from keybound.server.counting import Network
+
 EXTRA = "serve"
 PACKAGES = ("fastapi", "starlette", "uvicorn", "h11", "pydantic")
+
+
+def network(text: str) -> "Network":
+    """Return a network, or an address as one of a single address."""
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError:
+        what = f"{text!r} is not an address such as 127.0.0.1 or a network such as 10.0.0.0/8"
+        raise click.BadParameter(what) from None
 
 
 @click.command()
@@ -54,6 +68,34 @@ PACKAGES = ("fastapi", "starlette", "uvicorn", "h11", "pydantic")
     help="Longest time to decode a recording and detect in it, in seconds.",
 )
 @click.option("--links/--no-links", default=True, help="Whether links are fetched.")
+@click.option(
+    "--registry",
+    "place",
+    metavar="PATH|ADDRESS",
+    help="Answer from this registry too: an SQLite file or a postgresql:// address.",
+)
+@click.option(
+    "--by-address",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="Public answers from the registry in an hour, to one address.",
+)
+@click.option(
+    "--by-all",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="Public answers from the registry in an hour, to all addresses together.",
+)
+@click.option(
+    "--proxy",
+    "proxies",
+    type=network,
+    multiple=True,
+    metavar="ADDRESS",
+    help="Proxy, or network of proxies, whose X-Forwarded-For is believed; may be repeated.",
+)
 @options(model)
 def serve(
     host: str,
@@ -64,6 +106,10 @@ def serve(
     max_seconds: float,
     max_work: float,
     links: bool,
+    place: str | None,
+    by_address: int,
+    by_all: int,
+    proxies: "tuple[Network, ...]",
     model: str | None,
 ) -> None:
     """Serve a public detector: a page, and POST /detect for programs.
@@ -73,8 +119,8 @@ def serve(
     """
     try:
         from keybound.server import run
-        from keybound.server.app import State
         from keybound.server.limits import Limits
+        from keybound.server.state import State
     except ModuleNotFoundError as error:
         raise _absent(error) from error
     from keybound.model.networks import SHIPPED, read_card
@@ -88,11 +134,13 @@ def serve(
         body_bytes=max_mib << 20,
         longest_s=max_seconds,
         work_s=max_work,
+        public_by_address=by_address,
+        public_total=by_all,
     )
     with run.listen(host, port) as listening:
         name = f"[{host}]" if ":" in host else host
         say(f"serving on http://{name}:{listening.getsockname()[1]}")
-        run.run(State(limits, model, links), listening)
+        run.run(State(limits, model, links, place=place, proxies=proxies), listening)
 
 
 @click.command()

@@ -1,10 +1,9 @@
 """The verb `verify`: whether a recording carries a party's mark."""
 
-import dataclasses
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -91,6 +90,7 @@ def verify(
     from keybound.watermark.candidates import Known
     from keybound.watermark.claims import Options
     from keybound.watermark.options import DetectOptions
+    from keybound.watermark.plain import verdict_as_plain
     from keybound.watermark.watermarker import Watermarker
 
     marker = Watermarker(model)
@@ -143,13 +143,8 @@ def verify(
         who = claims[0].name if claims else ""
         named = {"party": who} if who else {}
         text = f"{who}: {verdicts[0].words}" if who else verdicts[0].words
-        emit(named | as_plain(verdicts[0]), text, as_json)
+        emit(named | verdict_as_plain(verdicts[0]), text, as_json)
     sys.exit(0 if any(one.reaches(require) for one in verdicts) else 1)
-
-
-def as_plain(verdict: "Verdict") -> dict[str, Any]:
-    """Return a verdict as plain values."""
-    return dataclasses.asdict(verdict) | {"grade": verdict.grade, "words": verdict.words}
 
 
 def _print_all(verdicts: "dict[str, Verdict]", untried: Sequence[Untried], as_json: bool) -> None:
@@ -158,13 +153,14 @@ def _print_all(verdicts: "dict[str, Verdict]", untried: Sequence[Untried], as_js
     As text all others are one line, but those whose record or moved seal it is; as JSON each has
     its own, and so has each party that could not be tried.
     """
+    from keybound.watermark.plain import verdict_as_plain
     from keybound.watermark.verdict import GRADES
 
     ranked = sorted(verdicts, key=lambda who: -GRADES.index(verdicts[who].grade))
     others = [who for who in ranked if not _theirs(verdicts[who])]
     for who in ranked if as_json else (who for who in ranked if who not in others):
         words = f"{who}: {verdicts[who].words}"
-        emit({"party": who} | as_plain(verdicts[who]), words, as_json)
+        emit({"party": who} | verdict_as_plain(verdicts[who]), words, as_json)
     if as_json:
         for one in untried:
             emit({"party": one.name, "error": one.error}, "", as_json)

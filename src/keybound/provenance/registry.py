@@ -34,6 +34,7 @@ from keybound.provenance.parties import Party
 from keybound.provenance.pending import Unfinished
 from keybound.provenance.positions import Reserved
 from keybound.provenance.records import Entry, Stamped
+from keybound.provenance.tokens import Tokens
 from keybound.provenance.transfer import Imported
 
 
@@ -261,6 +262,11 @@ class Registry:
         made = {name: self._database.rows(query(table))[0][0] for name, table in counted.items()}
         used = self._database.rows("SELECT count(serial) FROM record")[0][0]
         return made | {"void": made["serials"] - used}
+
+    @property
+    def tokens(self) -> Tokens:
+        """Return the tokens of those who may ask a service of this registry."""
+        return Tokens(self._database)
 
     def unfinished(self) -> tuple[Unfinished, ...]:
         """Return what machines have not ended: files about to appear, and tasks of a batch."""

@@ -103,9 +103,31 @@ CREATE TABLE pending (
     stage    BLOB    NOT NULL
 )
 """
+# Who may ask a service: the hash of each secret, times in microseconds since 1970.
+TOKEN = """
+CREATE TABLE token (
+    number   INTEGER PRIMARY KEY AUTOINCREMENT,
+    hash     BLOB    NOT NULL UNIQUE,
+    name     TEXT    NOT NULL,
+    scopes   TEXT    NOT NULL,
+    party    TEXT,
+    daily    INTEGER NOT NULL,
+    created  INTEGER NOT NULL,
+    ends     INTEGER
+)
+"""
+# Answers to tokens by the day since 1970; those to all tokens have no name.
+ANSWERED = """
+CREATE TABLE answered (
+    token    TEXT    NOT NULL,
+    day      INTEGER NOT NULL,
+    given    INTEGER NOT NULL,
+    PRIMARY KEY (token, day)
+)
+"""
 NEW = (
     *(PARTY, PARTY_KEY, RECORD, RECORD_AT, RECORD_OF, RECORD_SERIAL, RECORD_MANIFEST, SERIAL),
-    *(REGISTRY_KEY, SETTING, STREAM, RESERVED, RESERVED_BY, PENDING),
+    *(REGISTRY_KEY, SETTING, STREAM, RESERVED, RESERVED_BY, PENDING, TOKEN, ANSWERED),
 )
 
 

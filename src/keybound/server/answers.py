@@ -13,11 +13,32 @@ class Span(BaseModel):
     score: float
 
 
+class Issued(BaseModel):
+    """What the registry that issued an identifier says of it to everybody."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    provider: str | None
+    system: str | None
+    system_version: str | None
+    created: str = Field(description="when it was marked, in UTC")
+    link: str | None
+    claimed: bool = Field(
+        description="true: nothing but the identifier, which anyone can copy, speaks for it; "
+        "false: the seal of the record holds, or the audio is that of the record"
+    )
+
+
 class Claimed(BaseModel):
     """A public identifier that the recording spells. Anyone can write one: its issuer can tell."""
 
+    model_config = ConfigDict(extra="forbid")
+
     identifier: str = Field(description="the serial, as ten hex digits")
     issuer: int
+    record: Issued | None = Field(
+        None, description="of this service's registry, if it issued the identifier; null if not"
+    )
 
 
 class Found(BaseModel):
@@ -76,6 +97,7 @@ WHY = {
     413: "The recording has too many bytes.",
     415: "The body is a multipart form.",
     422: "The recording or the link cannot be read, or is too long.",
+    429: "Too many answers from the registry; Retry-After says when there are more.",
     503: "Too many requests at once; Retry-After says when to try again.",
 }
 REFUSALS: dict[int | str, dict[str, Any]] = {

@@ -20,6 +20,10 @@ class Limits:
     grace_s: float = 20.0
     least_rate: int = 32 << 10  # bytes a second
     link_s: float = 30.0  # to fetch a link, redirects included
+    # Of public answers that use a key or a record, in an hour.
+    public_by_address: int = 20
+    public_total: int = 1000
+    fixed_s: float = 2.0  # such an answer comes at a multiple of it, for each minute of audio begun
 
 
 class RefusedError(Exception):

@@ -9,7 +9,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from keybound.errors import KeyBoundError
-from keybound.server.app import State, make
+from keybound.server.app import make
+from keybound.server.state import State
 
 HEAD_S = 10.0  # for the line and the headers of a request
 CONNECTIONS = 1024

@@ -178,10 +178,15 @@ def analyse(
     recording: str | os.PathLike[str],
     options: DetectOptions = USUAL,
     *,
+    longest_s: float = math.inf,
     progress: Progress = lambda *_: None,
 ) -> Analysis:
-    """Return the detection in a file with the levels in which seals and records are searched."""
-    return _pushed(marker, recording, options, levels=True, progress=progress).analysis()
+    """Return the detection in a file with the levels in which seals and records are searched.
+
+    `longest_s` is that of `detect`.
+    """
+    own = _pushed(marker, recording, options, levels=True, longest_s=longest_s, progress=progress)
+    return own.analysis()
 
 
 def _pushed(

@@ -1,4 +1,4 @@
-"""Detections as plain values: the JSON of the command line and of the server."""
+"""Detections and verdicts as plain values: the JSON of the command line and of the server."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -6,6 +6,8 @@ from typing import Any
 
 from keybound.identity.reading import Reading
 from keybound.types import Detection
+from keybound.watermark.identification import Identified
+from keybound.watermark.verdict import Verdict
 
 
 def as_plain(
@@ -36,3 +38,15 @@ def as_plain(
             "frame_logits": found.frame_logits.tolist(),
         }
     return result
+
+
+def verdict_as_plain(verdict: Verdict) -> dict[str, Any]:
+    """Return a verdict as plain values."""
+    return dataclasses.asdict(verdict) | {"grade": verdict.grade, "words": verdict.words}
+
+
+def identified_as_plain(one: Identified) -> dict[str, Any]:
+    """Return what was identified as plain values, without the evidence of the verdict."""
+    row = dataclasses.asdict(one)
+    del row["verdict"]
+    return row

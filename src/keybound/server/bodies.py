@@ -1,0 +1,68 @@
+"""How the recording of a request comes in: as its body, or from the link that it holds."""
+
+import asyncio
+
+from fastapi import Request
+from pydantic import ValidationError
+from starlette.requests import ClientDisconnect
+
+from keybound.server import links, refusals
+from keybound.server.answers import Link
+from keybound.server.limits import Limits, RefusedError, too_large
+from keybound.server.spool import Upload, receive
+from keybound.server.state import State
+
+LINK_BYTES = 8 << 10  # of a request that holds a link
+
+
+async def take(request: Request, upload: Upload, state: State) -> None:
+    """Write the recording of a request to an upload."""
+    limits = state.limits
+    kind = check_kind(request)
+    size = request.headers.get("content-length")
+    if size is not None and int(size) > limits.body_bytes:
+        raise too_large(limits)
+    try:
+        if kind == "application/json":
+            link = await _link(request, limits)
+            refusals.body_is_read(request)
+            if not state.fetches:
+                raise RefusedError(422, "this service fetches no links", "upload the file")
+            await links.fetch(link, upload, limits, state.allowed)
+        else:
+            await receive(request.stream(), upload, limits)
+            refusals.body_is_read(request)
+    except ClientDisconnect:
+        raise RefusedError(499, "the client has gone") from None
+    state.metrics.bytes += upload.size
+    request.scope["keybound.bytes"] = upload.size
+
+
+def check_kind(request: Request) -> str:
+    """Return the content type of a request; refuse a form."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind.startswith("multipart/"):
+        raise RefusedError(415, "forms are not read", "send the file itself as the body")
+    return kind
+
+
+async def gone(request: Request) -> None:
+    """Return when the client has closed its connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _link(request: Request, limits: Limits) -> str:
+    """Return the link in the JSON of a request."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(limits.grace_s):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > LINK_BYTES:
+                    raise RefusedError(422, "the JSON is too long", "send one link")
+        return Link.model_validate_json(body).url
+    except TimeoutError:
+        raise RefusedError(408, "the request came in too slowly", "send it again") from None
+    except ValidationError:
+        raise RefusedError(422, "the JSON holds no link", 'send {"url": "https://…"}') from None
