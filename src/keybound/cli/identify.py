@@ -19,7 +19,9 @@ from keybound.cli.terminal import (
 )
 
 if TYPE_CHECKING:
+    from keybound.provenance.registry import Registry
     from keybound.types import Detection
+    from keybound.watermark.agreement import Compared
     from keybound.watermark.identification import Identified
 
 
@@ -48,7 +50,8 @@ def identify(
     Each mark gets a line: its identifier, the party and the record, the grade, where it is. The
     identifier that a recording spells names its record; where a recording is too short to spell
     one, its audio is compared with all records. An identifier on audio that neither holds the seal
-    of its record nor matches it is copied: the grade is then present.
+    of its record nor matches it is copied: the grade is then present. A C2PA manifest in the file
+    gets a line that says whether it and the mark agree.
     """
     from keybound.watermark import files, identification
     from keybound.watermark.candidates import Known
@@ -66,23 +69,45 @@ def identify(
             asked = Options(speed=speed / 100)
             marks = identification.identify(marker.card, found, known, asked)
             missed += not any(one.reaches(require) for one in marks)
-            _print(path, marks, found.detection, as_json)
+            beside = _beside(path, found.detection, marks, opened)
+            _print(path, marks, found.detection, beside, as_json)
     sys.exit(1 if missed else 0)
 
 
-def _print(path: str, marks: "list[Identified]", found: "Detection", as_json: bool) -> None:
-    """Print a line for each mark, or one that says that there is none."""
+def _beside(
+    path: str, found: "Detection", marks: "list[Identified]", known: "Registry"
+) -> "Compared | None":
+    """Return the C2PA manifest in a file beside its marks."""
+    from keybound.identity.reading import read_public
+    from keybound.watermark import agreement
+
+    entries = [known.record(one.record) for one in marks if one.record is not None]
+    return agreement.of_file(path, found, read_public(found) if found.present else [], entries)
+
+
+def _print(
+    path: str,
+    marks: "list[Identified]",
+    found: "Detection",
+    beside: "Compared | None",
+    as_json: bool,
+) -> None:
+    """Print a line for each mark, or one that says that there is none; one for a manifest."""
     from keybound.watermark.plain import identified_as_plain
 
+    manifest = {"manifest": None if beside is None else beside.as_plain()}
     for one in marks:
-        emit({"path": path} | identified_as_plain(one), f"{path}: {in_words(one)}", as_json)
+        row = {"path": path} | identified_as_plain(one) | manifest
+        emit(row, f"{path}: {in_words(one)}", as_json)
     if not marks:
         words = (
             "marked, but not by a recording of this registry" if found.present else "no mark found"
         )
-        row: dict[str, Any] = {"path": path, "identifier": None, "party": None, "record": None}
+        none: dict[str, Any] = {"path": path, "identifier": None, "party": None, "record": None}
         grade = "present" if found.present else "none"
-        emit(row | {"grade": grade, "words": words}, f"{path}: {words}", as_json)
+        emit(none | {"grade": grade, "words": words} | manifest, f"{path}: {words}", as_json)
+    if beside is not None and not as_json:
+        click.echo(f"{path}: {beside.words}")
 
 
 def in_words(one: "Identified") -> str:

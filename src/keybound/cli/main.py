@@ -82,6 +82,7 @@ def detect(
     """Detect whether RECORDINGS carry a mark, and where. No key is needed.
 
     A public identifier is read too. Anyone can write one: its issuer can tell whether it is theirs.
+    Of a C2PA manifest in the file it is said whether it and the mark agree.
 
     A folder stands for all recordings in it and its subfolders. Each of several recordings has one
     line.
@@ -90,7 +91,7 @@ def detect(
     from keybound.batch.manifest import expand
     from keybound.cli import plot
     from keybound.identity.reading import read_public
-    from keybound.watermark import files
+    from keybound.watermark import agreement, files
     from keybound.watermark.options import DetectOptions
     from keybound.watermark.plain import as_plain
     from keybound.watermark.watermarker import Watermarker
@@ -120,8 +121,10 @@ def detect(
             plot.draw(found, Path(picture), Path(path).name)
         claims = read_public(found) if found.present else []
         text = in_a_line(found, path) if len(paths) > 1 else in_lines(found)
-        text = "\n".join([text, *(f"  {in_words(one)}" for one in claims)])
-        emit({"path": path} | as_plain(found, claims, frames=frames), text, as_json)
+        manifest = agreement.of_file(path, found, claims)
+        lines = [*map(in_words, claims), *([] if manifest is None else [manifest.words])]
+        text = "\n".join([text, *(f"  {line}" for line in lines)])
+        emit({"path": path} | as_plain(found, claims, manifest, frames=frames), text, as_json)
     sys.exit(2 if failed else 0 if marked else 1)
 
 

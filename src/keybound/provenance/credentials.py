@@ -163,8 +163,9 @@ class Found:
 
     `state` is trusted (its signer is under a certificate that the caller trusts), valid (signature
     and hashes hold, the signer is whoever it says), changed (the file is not the one that was
-    signed), broken (the manifest itself is not as it was signed) or unreadable. `named` are the
-    public identifiers of its soft bindings. The texts are the signer's own words.
+    signed), broken (the manifest itself is not as it was signed), unreadable, or unread where
+    c2pa-python is not installed. `named` are the public identifiers of its soft bindings. The texts
+    are the signer's own words.
     """
 
     state: str
@@ -182,7 +183,10 @@ def read(path: Path, anchors: str | None = None) -> Found | None:
     kind = places.media_type(path)
     if kind is None:
         return None
-    c2pa = _library()
+    try:
+        c2pa = _library()
+    except KeyBoundError:
+        return Found("unread")
     try:
         with (
             _context(anchors) as own,

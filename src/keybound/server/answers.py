@@ -1,6 +1,6 @@
 """What requests hold and what they are answered with, for the OpenAPI description."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -41,6 +41,27 @@ class Claimed(BaseModel):
     )
 
 
+class Named(BaseModel):
+    """An identifier that a manifest names."""
+
+    identifier: str
+    issuer: int
+
+
+class Manifest(BaseModel):
+    """The C2PA manifest in the file, and whether it and the mark say the same."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: str | None
+    state: Literal["trusted", "valid", "changed", "broken", "unreadable", "unread"]
+    signer: str | None = Field(description="as the certificate calls it, which nobody checked")
+    source_type: str | None
+    identifiers: list[Named]
+    agreement: Literal["agrees", "disagrees", "open"]
+    words: str
+
+
 class Found(BaseModel):
     """Whether there is a mark, and where: as `keybound detect --json` prints it."""
 
@@ -58,6 +79,7 @@ class Found(BaseModel):
     channels_tried: int
     spans: list[Span]
     claimed: list[Claimed]
+    manifest: Manifest | None
 
 
 class Error(BaseModel):

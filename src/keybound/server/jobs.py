@@ -19,7 +19,7 @@ from keybound.provenance.declared import Declared
 from keybound.provenance.records import Entry
 from keybound.provenance.registry import Registry
 from keybound.types import Analysis
-from keybound.watermark import files, identification, verification
+from keybound.watermark import agreement, files, identification, verification
 from keybound.watermark.candidates import Known
 from keybound.watermark.claims import Claim, party_claim
 from keybound.watermark.identification import Identified
@@ -100,7 +100,9 @@ def detect(bench: Bench, path: str, false_alarms: float) -> Answer:
     claims = read_public(found) if found.present else []
     issuer = bench.registry.issuer if bench.registry is not None and claims else None
     own = issuer is not None and any(one.issuer == issuer for one in claims)
-    return {"found": as_plain(found, claims), "own": own}
+    with bench.limited():
+        manifest = agreement.of_file(path, found, claims)
+    return {"found": as_plain(found, claims, manifest), "own": own}
 
 
 def look_up(bench: Bench, path: str, false_alarms: float) -> Answer:

@@ -19,7 +19,7 @@ _BOX = bytes.fromhex("d8fec3d61b0e483c92975828877ec481")
 
 def media_type(path: Path) -> str | None:
     """Return the media type of a file that holds a manifest; None where it holds none."""
-    if path.stat().st_size == 0:
+    if not path.is_file() or path.stat().st_size == 0:  # a pipe is read once
         return None
     with path.open("rb") as raw, mmap.mmap(raw.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         return media_type_of(cast(bytes, mapped))
