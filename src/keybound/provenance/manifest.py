@@ -6,6 +6,8 @@ Knows text and bytes: what signs and reads manifests is in `credentials`.
 import base64
 import binascii
 import re
+import struct
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from keybound.errors import RecordError
@@ -41,3 +43,23 @@ def parse(members: dict[str, Any] | None) -> Manifest | None:
         return Manifest(members["id"], base64.b64decode(members["data"], validate=True))
     except binascii.Error as error:
         raise ValueError("no manifest") from error
+
+
+def active_only(data: bytes) -> bytes:
+    """Return a manifest store with its active manifest alone, which is the last in it."""
+    boxes = list(_boxes(data, 8, len(data)))  # within the one box that a store is
+    if len(boxes) < 2:
+        raise ValueError("no manifest store")
+    described, active = boxes[0], boxes[-1]
+    inside = data[described.start : described.stop] + data[active.start : active.stop]
+    return struct.pack(">I4s", 8 + len(inside), data[4:8]) + inside
+
+
+def _boxes(data: bytes, start: int, stop: int) -> Iterator[range]:
+    """Yield where the boxes of JUMBF lie that follow each other."""
+    while start + 8 <= stop:
+        (size,) = struct.unpack_from(">I", data, start)
+        if size < 8 or start + size > stop:
+            raise ValueError("no manifest store")
+        yield range(start, start + size)
+        start += size

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import keybound
 from keybound.model.detection import FALSE_ALARMS, LEAST_FALSE_ALARMS, MOST_FALSE_ALARMS
-from keybound.server import bodies, refusals, site
+from keybound.server import bodies, refusals, resolution, site
 from keybound.server.answers import BODY, REFUSALS, Found, Health
 from keybound.server.counting import in_fixed_time
 from keybound.server.limits import busy
@@ -80,6 +80,8 @@ def describe(state: State) -> FastAPI:
         text = state.metrics.text(_gauges(state))
         return Response(text, media_type="text/plain; version=0.0.4")
 
+    if state.place is not None:
+        resolution.add(app, state)
     site.add(app, state.limits, links=state.fetches, model=state.model)
     return app
 

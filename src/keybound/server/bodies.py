@@ -12,7 +12,7 @@ from keybound.server.limits import Limits, RefusedError, too_large
 from keybound.server.spool import Upload, receive
 from keybound.server.state import State
 
-LINK_BYTES = 8 << 10  # of a request that holds a link
+SMALL_BYTES = 8 << 10  # of a request that holds JSON
 
 
 async def take(request: Request, upload: Upload, state: State) -> None:
@@ -52,17 +52,23 @@ async def gone(request: Request) -> None:
         pass
 
 
-async def _link(request: Request, limits: Limits) -> str:
-    """Return the link in the JSON of a request."""
+async def small(request: Request, limits: Limits) -> bytes:
+    """Return the body of a request that is small, such as JSON; refuse a long or a slow one."""
     body = bytearray()
     try:
         async with asyncio.timeout(limits.grace_s):
             async for chunk in request.stream():
                 body += chunk
-                if len(body) > LINK_BYTES:
-                    raise RefusedError(422, "the JSON is too long", "send one link")
-        return Link.model_validate_json(body).url
+                if len(body) > SMALL_BYTES:
+                    raise RefusedError(422, "the JSON is too long", "send one question")
     except TimeoutError:
         raise RefusedError(408, "the request came in too slowly", "send it again") from None
+    return bytes(body)
+
+
+async def _link(request: Request, limits: Limits) -> str:
+    """Return the link in the JSON of a request."""
+    try:
+        return Link.model_validate_json(await small(request, limits)).url
     except ValidationError:
         raise RefusedError(422, "the JSON holds no link", 'send {"url": "https://…"}') from None

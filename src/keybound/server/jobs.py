@@ -22,7 +22,6 @@ from keybound.types import Analysis
 from keybound.watermark import agreement, files, identification, verification
 from keybound.watermark.candidates import Known
 from keybound.watermark.claims import Claim, party_claim
-from keybound.watermark.identification import Identified
 from keybound.watermark.options import DetectOptions
 from keybound.watermark.plain import as_plain, identified_as_plain, verdict_as_plain
 from keybound.watermark.reservation import LEAST_S, reserve
@@ -109,17 +108,20 @@ def look_up(bench: Bench, path: str, false_alarms: float) -> Answer:
     """Return what the records of public identifiers say, by identifier: no free fields."""
     found = bench.analysed(path, false_alarms)
     made = identification.identify_public(bench.marker.card, found, Known(bench.known))
-    said = {one.identifier: _public(one, entry) for one, entry in made if entry is not None}
-    return {"records": said, "seconds": _seconds(found)}
+    named = [(one, entry) for one, entry in made if entry is not None]
+    said = {one.identifier: public_record(entry, claimed=one.claimed) for one, entry in named}
+    kept = [(one.identifier, entry.stamped.record.manifest) for one, entry in named]
+    ids = {name: manifest.id for name, manifest in kept if manifest is not None}
+    return {"records": said, "manifests": ids, "seconds": _seconds(found)}
 
 
-def _public(one: Identified, entry: Entry) -> Answer:
+def public_record(entry: Entry, *, claimed: bool) -> Answer:
     """Return what a record says to everybody."""
     record = entry.stamped.record
     told = record.declared
     created = record.created.isoformat(timespec="seconds").replace("+00:00", "Z")
     said = {"provider": told.provider, "system": told.system, "system_version": told.system_version}
-    return said | {"created": created, "link": told.link, "claimed": one.claimed}
+    return said | {"created": created, "link": told.link, "claimed": claimed}
 
 
 def identify(bench: Bench, path: str, false_alarms: float, grade_only: bool) -> Answer:

@@ -41,6 +41,11 @@ export function claims(claimed) {
   return `It claims the identifier ${list}. Anyone can write that; only the issuer can confirm it.`;
 }
 
+/** Return what the C2PA manifest of a file says beside the mark; nothing if it has none. */
+export function carried(manifest) {
+  return manifest ? `The file carries a ${manifest.words}.` : "";
+}
+
 /** Return a problem as a sentence. */
 export function sentence(problem) {
   const text = problem.hint ? `${problem.message} (${problem.hint})` : problem.message;
