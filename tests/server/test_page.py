@@ -17,6 +17,9 @@ from made_page import Page, found_on, static
 from made_recordings import recordings
 from made_service import LIMITS, Service, serving
 
+from keybound.provenance.certificates import read
+from keybound.provenance.credentials import FORMATS, SOURCE_TYPES, Signing
+from keybound.provenance.declared import NOTHING
 from keybound.server import site
 from keybound.server.state import State
 from keybound.watermark import files
@@ -229,6 +232,23 @@ def test_a_result_can_be_seen_read_and_played(page: Page, tmp_path: Path, marked
     assert audio.evaluate("audio => audio.currentTime") > 1
     pixels = "canvas => new Set(canvas.getContext('2d').getImageData(0, 0, 400, 60).data).size"
     assert card.locator("canvas").evaluate(pixels) > 4
+
+
+def test_a_manifest_that_disagrees_with_the_mark_is_told(
+    page: Page, tmp_path: Path, marked: Any
+) -> None:
+    certificates = pytest.importorskip("made_certificates")
+    signer = read(*certificates.make(tmp_path).pair)
+    sf.write(tmp_path / "a.wav", marked, 16_000)
+    how = (signer, FORMATS["WAV"], SOURCE_TYPES[0], NOTHING, (7, 0x0123456789))
+    Signing(*how)(tmp_path / "a.wav")
+    (card,) = page.check(tmp_path / "a.wav")
+    said = card.locator(".manifest").inner_text()
+    assert said.startswith("The file carries a C2PA manifest signed by one that calls itself")
+    assert said.endswith("which the mark does not spell: they disagree.")
+    sf.write(tmp_path / "b.wav", marked, 16_000)
+    (plain,) = page.check(tmp_path / "b.wav")
+    assert not plain.locator(".manifest").is_visible()
 
 
 def test_the_keyboard_reaches_everything(page: Page) -> None:
