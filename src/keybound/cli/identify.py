@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from keybound.cli import signed
 from keybound.cli.terminal import (
     as_json,
     emit,
@@ -33,12 +34,13 @@ if TYPE_CHECKING:
     show_default=True,
     help="Lowest grade for exit status 0.",
 )
-@options(registry, model, as_json)
+@options(signed.sign, registry, model, as_json)
 def identify(
     recordings: tuple[str, ...],
     speed: float,
     false_alarms: float,
     require: str,
+    signing: tuple[str, str] | None,
     registry: str | None,
     model: str | None,
     as_json: bool,
@@ -50,12 +52,15 @@ def identify(
     one, its audio is compared with all records. An identifier on audio that neither holds the seal
     of its record nor matches it is copied: the grade is then present.
     """
-    from keybound.watermark import files, identification
+    from keybound.watermark import files, identification, statements
     from keybound.watermark.candidates import Known
     from keybound.watermark.claims import Options
     from keybound.watermark.options import DetectOptions
     from keybound.watermark.watermarker import Watermarker
 
+    if signing is not None and len(recordings) > 1:
+        raise click.UsageError("--sign is for one recording")
+    signer = signed.prepared(signing)
     marker = Watermarker(model)
     how, missed = DetectOptions(false_alarms, speed / 100), 0
     with open_registry(registry) as opened:
@@ -65,6 +70,11 @@ def identify(
             tell_rate(found.detection.false_alarms, false_alarms)
             asked = Options(speed=speed / 100)
             marks = identification.identify(marker.card, found, known, asked)
+            if signer is not None and signing is not None:
+                own = found.detection
+                said = [statements.of_identified(one, own) for one in marks]
+                said = said or [statements.of_nobody(own)]
+                signed.write(marker.card, path, own, said, signer, signing[1])
             missed += not any(one.reaches(require) for one in marks)
             _print(path, marks, found.detection, as_json)
     sys.exit(1 if missed else 0)
