@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from keybound.cli import signed
 from keybound.cli.terminal import (
     as_json,
     emit,
@@ -14,6 +15,7 @@ from keybound.cli.terminal import (
     options,
     progress_bar,
     registry,
+    require,
     speed,
     tell_rate,
 )
@@ -28,19 +30,13 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("recordings", nargs=-1, required=True, type=click.Path())
 @options(speed, false_alarms)
-@click.option(
-    "--require",
-    type=click.Choice(["attributed", "sealed"]),
-    default="attributed",
-    show_default=True,
-    help="Lowest grade for exit status 0.",
-)
-@options(registry, model, as_json)
+@options(require, signed.sign, registry, model, as_json)
 def identify(
     recordings: tuple[str, ...],
     speed: float,
     false_alarms: float,
     require: str,
+    signing: tuple[str, str] | None,
     registry: str | None,
     model: str | None,
     as_json: bool,
@@ -53,12 +49,15 @@ def identify(
     of its record nor matches it is copied: the grade is then present. A C2PA manifest in the file
     gets a line that says whether it and the mark agree.
     """
-    from keybound.watermark import files, identification
+    from keybound.watermark import files, identification, statements
     from keybound.watermark.candidates import Known
     from keybound.watermark.claims import Options
     from keybound.watermark.options import DetectOptions
     from keybound.watermark.watermarker import Watermarker
 
+    if signing is not None and len(recordings) > 1:
+        raise click.UsageError("--sign is for one recording")
+    signer = signed.prepared(signing)
     marker = Watermarker(model)
     how, missed = DetectOptions(false_alarms, speed / 100), 0
     with open_registry(registry) as opened:
@@ -68,6 +67,11 @@ def identify(
             tell_rate(found.detection.false_alarms, false_alarms)
             asked = Options(speed=speed / 100)
             marks = identification.identify(marker.card, found, known, asked)
+            if signer is not None and signing is not None:
+                own = found.detection
+                said = [statements.of_identified(one, own) for one in marks]
+                said = said or [statements.of_nobody(own)]
+                signed.write(marker.card, path, own, said, signer, signing[1])
             missed += not any(one.reaches(require) for one in marks)
             beside = _beside(path, found.detection, marks, opened)
             _print(path, marks, found.detection, beside, as_json)

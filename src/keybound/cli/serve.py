@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from keybound.cli.terminal import model, options, say
-from keybound.errors import missing
+from keybound.cli.terminal import model, open_registry, options, say
+from keybound.errors import KeyBoundError, missing
 
 if TYPE_CHECKING:
     from keybound.server.counting import Network
@@ -89,12 +89,29 @@ def network(text: str) -> "Network":
     help="Public answers from the registry in an hour, to all addresses together.",
 )
 @click.option(
+    "--by-tokens",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="Answers in a day to all tokens that may only ask, counted in the registry.",
+)
+@click.option(
+    "--fixed-time",
+    type=click.FloatRange(min=0.1),
+    default=2.0,
+    show_default=True,
+    help="Seconds after which such answers come, for each minute of audio that is begun.",
+)
+@click.option(
     "--proxy",
     "proxies",
     type=network,
     multiple=True,
     metavar="ADDRESS",
     help="Proxy, or network of proxies, whose X-Forwarded-For is believed; may be repeated.",
+)
+@click.option(
+    "--sign", "signer", type=click.Path(), help="Sign verdicts with the signing key in this file."
 )
 @options(model)
 def serve(
@@ -109,12 +126,17 @@ def serve(
     place: str | None,
     by_address: int,
     by_all: int,
+    by_tokens: int,
+    fixed_time: float,
     proxies: "tuple[Network, ...]",
+    signer: str | None,
     model: str | None,
 ) -> None:
     """Serve a public detector: a page, and POST /detect for programs.
 
-    Nothing that is sent to it is kept. Run it behind a proxy that does TLS (docs/server.md).
+    With --registry it tells who issued a public identifier, and marks, identifies and verifies for
+    the holders of tokens (keybound token). Nothing that is sent to it is kept, but the records of
+    what it marks. Run it behind a proxy that does TLS (docs/server.md).
     Needs the extra serve: pip install 'keybound[serve]'
     """
     try:
@@ -136,11 +158,37 @@ def serve(
         work_s=max_work,
         public_by_address=by_address,
         public_total=by_all,
+        asked_total=by_tokens,
+        fixed_s=fixed_time,
     )
+    if place is None and signer is not None:
+        raise click.UsageError("--sign needs --registry: verdicts are for holders of tokens")
+    if place is not None:
+        _tell_registry(place, signer)
     with run.listen(host, port) as listening:
         name = f"[{host}]" if ":" in host else host
         say(f"serving on http://{name}:{listening.getsockname()[1]}")
-        run.run(State(limits, model, links, place=place, proxies=proxies), listening)
+        own = State(limits, model, links, place=place, signer=signer, proxies=proxies)
+        run.run(own, listening)
+
+
+def _tell_registry(place: str, signer: str | None) -> None:
+    """Print what a service has to answer with; an error where it cannot be read ends it here."""
+    from keybound.crypto.signing import SigningKey
+
+    with open_registry(place) as known:
+        counts, issuer = known.counts(), known.issuer
+        tokens = len({one.name for one in known.tokens.all()})
+        say(f"{counts['parties']} parties, {counts['records']} records, {tokens} tokens")
+        for one in known.versions():
+            try:
+                one.key()
+            except KeyBoundError as error:
+                say(f"party {one.name} cannot be answered for: {error.message}")
+    if issuer is None:
+        say("public identifiers need an issuer's number (keybound registry issuer sets it)")
+    if signer is not None:
+        say(f"verdicts are signed as {SigningKey.read(signer).public.hex()}")
 
 
 @click.command()

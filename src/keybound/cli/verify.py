@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from keybound.cli import records
+from keybound.cli import records, signed
 from keybound.cli.parties import claim
 from keybound.cli.terminal import (
     as_json,
@@ -23,6 +23,7 @@ from keybound.cli.terminal import (
     position,
     progress_bar,
     registry,
+    require,
     say,
     speed,
     tell_rate,
@@ -49,14 +50,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Print the grade alone, without the figures that would help a forger.",
 )
-@click.option(
-    "--require",
-    type=click.Choice(["attributed", "sealed"]),
-    default="attributed",
-    show_default=True,
-    help="Lowest grade for exit status 0.",
-)
-@options(registry, model, as_json)
+@options(require, signed.sign, registry, model, as_json)
 def verify(
     recording: str,
     name: str | None,
@@ -70,6 +64,7 @@ def verify(
     record: str | None,
     grade_only: bool,
     require: str,
+    signing: tuple[str, str] | None,
     registry: str | None,
     model: str | None,
     as_json: bool,
@@ -86,13 +81,16 @@ def verify(
     cannot be tried, for example because its key file is missing, is named; if none can be tried,
     the exit status is 2.
     """
-    from keybound.watermark import files, verification
+    from keybound.watermark import files, statements, verification
     from keybound.watermark.candidates import Known
     from keybound.watermark.claims import Options
     from keybound.watermark.options import DetectOptions
     from keybound.watermark.plain import verdict_as_plain
     from keybound.watermark.watermarker import Watermarker
 
+    if signing is not None and anyone:
+        raise click.UsageError("--sign is for one claim, not for --any")
+    signer = signed.prepared(signing)
     marker = Watermarker(model)
     bits = marker.card.bits
     told = None
@@ -135,6 +133,9 @@ def verify(
                 progress=progress_bar("searching"),
             )
     grade = verification.best(verdicts)
+    if signer is not None and signing is not None:
+        said = [statements.of_verdict(claims[0].name, verdicts[0])]
+        signed.write(marker.card, recording, found.detection, said, signer, signing[1])
     if grade_only:
         emit({"grade": grade}, grade, as_json)
     elif anyone:

@@ -4,22 +4,20 @@ The log has one line for each request: method, route, status, bytes, seconds. It
 address, no name of a file and nothing of what was found.
 """
 
-import asyncio
 import logging
 import time
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import FastAPI, Query, Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import keybound
-from keybound.model.detection import FALSE_ALARMS, LEAST_FALSE_ALARMS, MOST_FALSE_ALARMS
-from keybound.server import bodies, refusals, resolution, site
-from keybound.server.answers import BODY, REFUSALS, Found, Health
+from keybound.model.detection import FALSE_ALARMS
+from keybound.server import bodies, private, refusals, resolution, site
+from keybound.server.answers import BODY, REFUSALS, FalseAlarms, Found, Health
+from keybound.server.bodies import Uploaded
 from keybound.server.counting import in_fixed_time
-from keybound.server.limits import busy
 from keybound.server.metrics import Metrics
 from keybound.server.state import State
 
@@ -38,33 +36,27 @@ def describe(state: State) -> FastAPI:
     app = FastAPI(
         title="KeyBound detector",
         version=keybound.__version__,
-        description="Detects whether speech carries a KeyBound mark. Nothing is kept.",
+        description="Detects whether speech carries a KeyBound mark, and who issued it.",
         docs_url=None,  # both load scripts from elsewhere
         redoc_url=None,
         lifespan=state.open,
     )
     refusals.add(app)
-    rate = Query(ge=LEAST_FALSE_ALARMS, le=MOST_FALSE_ALARMS)
 
     @app.post("/detect", responses=REFUSALS, response_model=Found, openapi_extra=BODY)
-    async def detect(
-        request: Request, false_alarms: Annotated[float, rate] = FALSE_ALARMS
-    ) -> Response:
+    async def detect(request: Request, false_alarms: FalseAlarms = FALSE_ALARMS) -> Response:
         """Detect whether a recording carries a mark, and where.
 
         The body is the recording itself, or as JSON a link to it. The answer is that of
         `keybound detect --json`. Nothing is kept.
         """
-        if state.pool.full:  # known before the body comes in
-            raise busy()
-        with state.spool.upload() as upload:
-            await bodies.take(request, upload, state)
-            gone = asyncio.ensure_future(bodies.gone(request))
-            try:
-                found = await _detected(request, upload.path, state, false_alarms, gone)
-            finally:
-                gone.cancel()
+        async with bodies.uploaded(request, state) as recording:
+            found = await _detected(request, recording, state, false_alarms)
         return JSONResponse(found)
+
+    if state.place is not None:
+        private.add(app, state)
+        resolution.add(app, state)
 
     @app.get("/health", responses={503: {"model": Health}})
     async def health(response: Response) -> Health:
@@ -80,25 +72,19 @@ def describe(state: State) -> FastAPI:
         text = state.metrics.text(_gauges(state))
         return Response(text, media_type="text/plain; version=0.0.4")
 
-    if state.place is not None:
-        resolution.add(app, state)
     site.add(app, state.limits, links=state.fetches, model=state.model)
     return app
 
 
 async def _detected(
-    request: Request,
-    path: Path,
-    state: State,
-    false_alarms: float,
-    gone: asyncio.Future[None],
+    request: Request, recording: Uploaded, state: State, false_alarms: float
 ) -> dict[str, Any]:
     """Return the detection in a file, with what the registry says of an identifier it issued."""
-    said = await state.pool.ask("detect", path, gone, false_alarms=false_alarms)
+    said = await state.pool.ask("detect", *recording, false_alarms=false_alarms)
     found: dict[str, Any] = said["found"]
     if said["own"]:
         state.count_public(request)
-        asked = state.pool.ask("look up", path, gone, false_alarms=false_alarms)
+        asked = state.pool.ask("look up", *recording, false_alarms=false_alarms)
         told = await in_fixed_time(state.limits.fixed_s, asked, lambda one: one["seconds"])
         for one in found["claimed"]:
             one["record"] = told["records"].get(one["identifier"])

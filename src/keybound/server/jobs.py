@@ -6,20 +6,22 @@ Keys are read here and nowhere else in a service; none of them is in an answer. 
 import contextlib
 import math
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from keybound.audio.recordings import Reader
+from keybound.crypto.signing import SigningKey
 from keybound.errors import AudioError, KeyFileError, RecordError, RegistryError
 from keybound.identity.reading import read_public
 from keybound.output import Part
 from keybound.provenance.declared import Declared
 from keybound.provenance.records import Entry
 from keybound.provenance.registry import Registry
+from keybound.provenance.signed_verdicts import Finding
 from keybound.types import Analysis
-from keybound.watermark import agreement, files, identification, verification
+from keybound.watermark import agreement, files, identification, statements, verification
 from keybound.watermark.candidates import Known
 from keybound.watermark.claims import Claim, party_claim
 from keybound.watermark.options import DetectOptions
@@ -45,6 +47,7 @@ class Setup(NamedTuple):
     decoded_bytes: int
     worker_bytes: int
     place: str | None  # of the registry
+    signer: str | None  # file of the key that signs verdicts
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class Bench:
     setup: Setup
     marker: Watermarker
     registry: Registry | None
+    signer: SigningKey | None = None
 
     @property
     def known(self) -> Registry:
@@ -70,6 +74,17 @@ class Bench:
     def claim(self, party: str) -> Claim:
         """Return the claim of a party, with its newest key."""
         return party_claim(self.known.get(party), self.marker.card.bits)
+
+    def answered(
+        self, path: str, found: Analysis, answer: Answer, said: Sequence[Finding]
+    ) -> Answer:
+        """Return an answer, with a signed verdict where there is something to sign."""
+        made: Answer = {"answer": answer, "seconds": _seconds(found)}
+        if said:
+            assert self.signer is not None  # the service asks only where it has one
+            own = statements.signed(self.marker.card, path, found.detection, said, self.signer)
+            made["signed"] = own.to_bytes().decode()
+        return made
 
     @contextlib.contextmanager
     def limited(self, most: int | None = None) -> Iterator[None]:
@@ -124,27 +139,37 @@ def public_record(entry: Entry, *, claimed: bool) -> Answer:
     return said | {"created": created, "link": told.link, "claimed": claimed}
 
 
-def identify(bench: Bench, path: str, false_alarms: float, grade_only: bool) -> Answer:
+def identify(
+    bench: Bench, path: str, false_alarms: float, grade_only: bool, signed: bool
+) -> Answer:
     """Return which recording it is and whose, for each mark; or the highest grade alone."""
     found = bench.analysed(path, false_alarms)
     made = identification.identify(bench.marker.card, found, Known(bench.known))
     usual = "present" if found.detection.present else "none"
-    grade = max([usual, *(one.grade for one in made)], key=GRADES.index)
-    answer: Answer = {"grade": grade}
-    if not grade_only:
+    answer: Answer = {"grade": max([usual, *(one.grade for one in made)], key=GRADES.index)}
+    said = [statements.of_identified(one, found.detection) for one in made]
+    said = said or [statements.of_nobody(found.detection)]
+    if grade_only:
+        said = [Finding(answer["grade"], bound=said[0].bound)]  # the best comes first
+    else:
         answer["marks"] = [identified_as_plain(one) for one in made]
-    return {"answer": answer, "seconds": _seconds(found)}
+    return bench.answered(path, found, answer, said if signed else [])
 
 
-def verify(bench: Bench, path: str, false_alarms: float, party: str, grade_only: bool) -> Answer:
+def verify(
+    bench: Bench, path: str, false_alarms: float, party: str, grade_only: bool, signed: bool
+) -> Answer:
     """Return whether it is this party's mark; or the grade alone."""
     claim = bench.claim(party)
     found = bench.analysed(path, false_alarms)
     (verdict,) = verification.judge(bench.marker.card, found, [claim], Known(bench.known))
-    answer: Answer = {"grade": verdict.grade}
-    if not grade_only:
+    said = statements.of_verdict(party, verdict)
+    if grade_only:
+        answer: Answer = {"grade": verdict.grade}
+        said = Finding(verdict.grade, party, bound=said.bound)
+    else:
         answer = {"party": party} | verdict_as_plain(verdict)
-    return {"answer": answer, "seconds": _seconds(found)}
+    return bench.answered(path, found, answer, [said] if signed else [])
 
 
 def embed(

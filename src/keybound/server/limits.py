@@ -23,7 +23,9 @@ class Limits:
     # Of public answers that use a key or a record, in an hour.
     public_by_address: int = 20
     public_total: int = 1000
-    fixed_s: float = 2.0  # such an answer comes at a multiple of it, for each minute of audio begun
+    asked_total: int = 1000  # answers in a day to all tokens that may only ask
+    # Such answers come at a multiple of it, and of it for each minute of audio that is begun.
+    fixed_s: float = 2.0
 
 
 class RefusedError(Exception):

@@ -11,12 +11,12 @@ import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 from keybound.errors import DEBUG, KeyBoundError
 from keybound.server.jobs import Setup
 from keybound.server.limits import Limits, RefusedError, busy
+from keybound.server.spool import Upload
 
 START_S = 60.0
 LINE_BYTES = 4 << 20  # of an answer; thirty minutes of spans take a tenth of it
@@ -27,10 +27,16 @@ THREADS = dict.fromkeys(("KEYBOUND_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_TH
 class Pool:
     """Worker processes. `waiting` counts the recordings that wait for one, `busy` those at work."""
 
-    def __init__(self, limits: Limits, model: str | None = None, place: str | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        model: str | None = None,
+        place: str | None = None,
+        signer: str | None = None,
+    ) -> None:
         self.limits = limits
         most = (limits.longest_s, limits.decoded_bytes, limits.worker_bytes)
-        self._setup = Setup(model, *most, place)
+        self._setup = Setup(model, *most, place, signer)
         self._free: asyncio.Queue[Process] = asyncio.Queue()
         self._all: set[Process] = set()
         self._starting: set[asyncio.Task[None]] = set()
@@ -63,13 +69,13 @@ class Pool:
             await one.wait()
 
     async def ask(
-        self, do: str, path: Path, gone: asyncio.Future[Any], **options: Any
+        self, do: str, file: Upload, gone: asyncio.Future[None], **options: Any
     ) -> dict[str, Any]:
         """Return what a job on a file gives as plain values, when a worker was free for it.
 
         What still waits when `gone` is done is given up.
         """
-        job = json.dumps({"do": do, "path": str(path), **options}).encode() + b"\n"
+        job = json.dumps({"do": do, "path": str(file.path), **options}).encode() + b"\n"
         async with self._worker(gone) as worker:
             said = await self._ask(worker, job)
         if "error" in said:

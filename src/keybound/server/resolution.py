@@ -5,7 +5,6 @@ spells. Answers are for public identifiers alone. They use a record: each is cou
 fixed time. They say what records say to everybody, and never their free fields.
 """
 
-import asyncio
 import base64
 import binascii
 from typing import Annotated, Any, NoReturn
@@ -19,11 +18,11 @@ from keybound.provenance import manifest
 from keybound.provenance.credentials import ALGORITHM, Named, parse_binding
 from keybound.provenance.records import Entry
 from keybound.provenance.registry import Registry
-from keybound.server import bodies, refusals
+from keybound.server import bodies
 from keybound.server.answers import REFUSALS, Error, Issued
 from keybound.server.counting import in_fixed_time
 from keybound.server.jobs import public_record
-from keybound.server.limits import RefusedError, busy
+from keybound.server.limits import RefusedError
 from keybound.server.state import State
 
 VALUE_MAX = 200  # characters of a soft binding's value; ours has at most 24
@@ -131,10 +130,9 @@ def add(app: FastAPI, state: State) -> None:
     )
     async def by_large_binding(request: Request, most: Most = 10) -> Response:
         """Return the manifest of a soft binding that is sent as JSON."""
-        bodies.check_kind(request)
+        bodies.kind_of(request)
         try:
             asked = Binding.model_validate_json(await bodies.small(request, state.limits))
-            refusals.body_is_read(request)
         except ValidationError:
             hint = 'send {"alg": "…", "value": "…"}'
             raise RefusedError(400, "the JSON holds no soft binding", hint) from None
@@ -199,22 +197,15 @@ async def _of_binding(request: Request, state: State, asked: Binding) -> list[di
 
 async def _of_content(request: Request, state: State) -> list[dict[str, Any]]:
     """Return the manifests of the identifiers that the recording of a request spells."""
-    if bodies.check_kind(request).startswith(OTHER_MEDIA):
+    if bodies.kind_of(request).startswith(OTHER_MEDIA):
         raise RefusedError(415, "this is not a recording", "send audio")
-    if state.pool.full:
-        raise busy()
-    with state.spool.upload() as upload:
-        await bodies.take(request, upload, state)
-        gone = asyncio.ensure_future(bodies.gone(request))
-        try:
-            said = await state.pool.ask("detect", upload.path, gone, false_alarms=FALSE_ALARMS)
-            if not said["own"]:
-                return []
-            state.count_public(request)
-            asked = state.pool.ask("look up", upload.path, gone, false_alarms=FALSE_ALARMS)
-            told = await in_fixed_time(state.limits.fixed_s, asked, lambda one: one["seconds"])
-        finally:
-            gone.cancel()
+    async with bodies.uploaded(request, state) as recording:
+        said = await state.pool.ask("detect", *recording, false_alarms=FALSE_ALARMS)
+        if not said["own"]:
+            return []
+        state.count_public(request)
+        asked = state.pool.ask("look up", *recording, false_alarms=FALSE_ALARMS)
+        told = await in_fixed_time(state.limits.fixed_s, asked, lambda one: one["seconds"])
     return [
         {"manifestId": told["manifests"][name], "record": record}
         for name, record in told["records"].items()

@@ -25,6 +25,7 @@ class State:
     fetches: bool = True  # links
     allowed: frozenset[tuple[str, int]] = links.NONE  # addresses for links in tests
     place: str | None = None  # of the registry
+    signer: str | None = None  # file of the key that signs verdicts
     proxies: tuple[Network, ...] = ()  # whose X-Forwarded-For is believed
     metrics: Metrics = field(default_factory=Metrics)
     count: Count = field(init=False)
@@ -51,7 +52,7 @@ class State:
     @contextlib.asynccontextmanager
     async def open(self, _: object = None) -> AsyncIterator[None]:
         """Hold the registry, the workers and the folder of uploads while the service runs."""
-        self.pool = Pool(self.limits, self.model, self.place)
+        self.pool = Pool(self.limits, self.model, self.place, self.signer)
         with stages.scratch() as folder:
             self.spool = Spool(folder, self.limits)
             try:

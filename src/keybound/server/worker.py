@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from keybound.crypto.signing import SigningKey
 from keybound.errors import DEBUG, KeyBoundError, explain
 from keybound.provenance.registry import Registry
 from keybound.server.jobs import INTERNAL, JOBS, Bench, Setup
@@ -34,8 +35,9 @@ def main() -> None:
     # A core dump would keep audio and keys.
     _limit(resource.RLIMIT_DATA, setup.worker_bytes)
     _limit(resource.RLIMIT_CORE, 0)
+    signer = None if setup.signer is None else SigningKey.read(setup.signer)
+    bench = Bench(setup, marker, registry, signer)
     _say(answers, {"ready": marker.card.weights})
-    bench = Bench(setup, marker, registry)
     for line in sys.stdin.buffer:
         _say(answers, answer(bench, **json.loads(line)))
 
