@@ -55,6 +55,20 @@ def test_manifest_and_mark_agree(run: Run, signed: str) -> None:
     assert run("identify", "one.wav", "--json").json["manifest"]["agreement"] == "agrees"
 
 
+@pytest.mark.usefixtures("signed")
+def test_a_signer_can_be_trusted(run: Run, refused: Run, home: Path) -> None:
+    other = made_certificates.make(home, "other")
+    Path("other-list.pem").write_text(other.authority)
+    chain = Path("signer.pem").read_text()
+    Path("list.pem").write_text(other.authority + chain[chain.rindex("-----BEGIN") :])
+    said = run("detect", "one.wav", "--trust", "list.pem")
+    assert "manifest signed by signer, Example Ltd, whose certificate is trusted" in said.out
+    asked = ("identify", "one.wav", "--json", "--trust")
+    assert run(*asked, "list.pem").json["manifest"]["state"] == "trusted"
+    assert run(*asked, "other-list.pem").json["manifest"]["state"] == "valid"
+    assert "holds no certificate" in refused("detect", "one.wav", "--trust", "host.wav").err
+
+
 def test_a_manifest_that_names_another_identifier_disagrees(run: Run, signed: str) -> None:
     sign("one.wav", (7, 0x5EED5EED5E))
     found = run("detect", "one.wav", "--json").json

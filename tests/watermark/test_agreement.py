@@ -2,6 +2,7 @@
 
 import pytest
 
+from keybound.provenance import credentials
 from keybound.provenance.credentials import Found, binding, parse_binding
 from keybound.watermark.agreement import STATES, Compared, compare
 
@@ -18,6 +19,7 @@ ONE, OTHER = (7, 0x0123456789), (7, 0xABCDEF0123)
         ("changed", [ONE], True, [OTHER], "disagrees", "they disagree"),
         ("valid", [ONE], True, [ONE, OTHER], "disagrees", "spells 0123456789 of issuer 7 and abc"),
         ("valid", [ONE], True, [], "disagrees", "which the mark does not spell"),
+        ("expired", [ONE], True, [], "disagrees", "which the mark does not spell"),
         ("trusted", [ONE], False, [], "disagrees", "no mark is found"),
         ("changed", [ONE], True, [], "open", "the mark spells none"),
         ("broken", [ONE], False, [], "open", "no mark is found"),
@@ -45,6 +47,24 @@ def test_every_state_has_words(state: str) -> None:
     assert plain["words"].startswith("C2PA manifest ")
     assert ", the one that record 3 keeps: it names the identifier" in plain["words"]
     assert plain["identifiers"] == [{"identifier": "0123456789", "issuer": 7}]
+
+
+@pytest.mark.parametrize(
+    ("state", "failed", "read_as"),
+    [
+        ("Trusted", [], "trusted"),
+        ("Valid", ["signingCredential.untrusted"], "valid"),
+        ("Invalid", ["signingCredential.untrusted", "signingCredential.expired"], "expired"),
+        ("Invalid", ["assertion.dataHash.mismatch", "signingCredential.expired"], "changed"),
+        ("Invalid", ["assertion.bmffHash.mismatch"], "changed"),
+        ("Invalid", ["assertion.hashedURI.mismatch", "assertion.dataHash.mismatch"], "broken"),
+        ("Invalid", [], "broken"),
+        ("", [], "broken"),
+    ],
+)
+def test_what_c2pa_finds_is_a_state(state: str, failed: list[str], read_as: str) -> None:
+    store = {"validation_state": state, "validation_status": [{"code": one} for one in failed]}
+    assert credentials._found(store).state == read_as
 
 
 def test_the_value_of_a_soft_binding() -> None:

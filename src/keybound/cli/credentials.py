@@ -33,6 +33,21 @@ signing = options(
 )
 
 
+def _trusted(_: click.Context, __: click.Parameter, path: str | None) -> str | None:
+    from keybound.provenance import certificates
+
+    return None if path is None else certificates.read_trusted(path)
+
+
+trusted = click.option(
+    "--trust",
+    "trusted",
+    type=click.Path(),
+    callback=_trusted,
+    help="PEM file of certificates under which signers of C2PA manifests are trusted.",
+)
+
+
 @dataclass(frozen=True)
 class Prepared:
     """What is known of a signature before the recording is marked."""

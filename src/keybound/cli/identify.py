@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keybound.cli import signed
+from keybound.cli import credentials, signed
 from keybound.cli.terminal import (
     as_json,
     emit,
@@ -30,12 +30,13 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("recordings", nargs=-1, required=True, type=click.Path())
 @options(speed, false_alarms)
-@options(require, signed.sign, registry, model, as_json)
+@options(require, credentials.trusted, signed.sign, registry, model, as_json)
 def identify(
     recordings: tuple[str, ...],
     speed: float,
     false_alarms: float,
     require: str,
+    trusted: str | None,
     signing: tuple[str, str] | None,
     registry: str | None,
     model: str | None,
@@ -73,20 +74,25 @@ def identify(
                 said = said or [statements.of_nobody(own)]
                 signed.write(marker.card, path, own, said, signer, signing[1])
             missed += not any(one.reaches(require) for one in marks)
-            beside = _beside(path, found.detection, marks, opened)
+            beside = _beside(path, found.detection, marks, opened, trusted)
             _print(path, marks, found.detection, beside, as_json)
     sys.exit(1 if missed else 0)
 
 
 def _beside(
-    path: str, found: "Detection", marks: "list[Identified]", known: "Registry"
+    path: str,
+    found: "Detection",
+    marks: "list[Identified]",
+    known: "Registry",
+    trusted: str | None,
 ) -> "Compared | None":
     """Return the C2PA manifest in a file beside its marks."""
     from keybound.identity.reading import read_public
     from keybound.watermark import agreement
 
     entries = [known.record(one.record) for one in marks if one.record is not None]
-    return agreement.of_file(path, found, read_public(found) if found.present else [], entries)
+    claims = read_public(found) if found.present else []
+    return agreement.of_file(path, found, claims, entries, trusted)
 
 
 def _print(

@@ -16,6 +16,7 @@ import click
 from keybound.cli import (
     batch,
     bench,
+    credentials,
     embed,
     identify,
     lab,
@@ -69,13 +70,14 @@ def cli(context: click.Context) -> None:
     type=click.Path(),
     help="Plot presence over time to a .svg, .png or .pdf file.",
 )
-@options(speed, false_alarms, model, as_json)
+@options(speed, false_alarms, credentials.trusted, model, as_json)
 def detect(
     recordings: tuple[str, ...],
     frames: bool,
     picture: str | None,
     speed: float,
     false_alarms: float,
+    trusted: str | None,
     model: str | None,
     as_json: bool,
 ) -> None:
@@ -121,7 +123,7 @@ def detect(
             plot.draw(found, Path(picture), Path(path).name)
         claims = read_public(found) if found.present else []
         text = in_a_line(found, path) if len(paths) > 1 else in_lines(found)
-        manifest = agreement.of_file(path, found, claims)
+        manifest = agreement.of_file(path, found, claims, trusted=trusted)
         lines = [*map(in_words, claims), *([] if manifest is None else [manifest.words])]
         text = "\n".join([text, *(f"  {line}" for line in lines)])
         emit({"path": path} | as_plain(found, claims, manifest, frames=frames), text, as_json)

@@ -60,11 +60,13 @@ def record_list(name: str | None, registry: str | None, as_json: bool) -> None:
 @number
 @options(registry, as_json)
 def record_show(number: int, registry: str | None, as_json: bool) -> None:
-    """Show the record NUMBER; with --json all of it, including the fingerprint."""
+    """Show the record NUMBER; with --json all of it, the fingerprint and a manifest too."""
     entry = _entry(number, registry)
     whole = json.loads(entry.stamped.to_bytes())
     shown = whole["record"] | {"mac": whole["mac"]}
     shown["fingerprint"] = f"{len(entry.stamped.record.fingerprint.data)} bytes"
+    if shown["manifest"] is not None:
+        shown["manifest"] = shown["manifest"]["id"]
     if shown["serial"] is not None:
         shown["serial"] = written(shown["serial"])
     text = "\n".join(f"{name:16}{value}" for name, value in shown.items() if value is not None)

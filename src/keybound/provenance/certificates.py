@@ -49,6 +49,14 @@ def read(certificates: str | os.PathLike[str], key: str | os.PathLike[str]) -> S
     return Signer(_algorithm(secret), data, pem)
 
 
+def read_trusted(path: str | os.PathLike[str]) -> str:
+    """Return the certificates in a PEM file, under which signers are trusted."""
+    data = _contents(path, "file of certificates")[0]
+    if b"-----BEGIN CERTIFICATE-----" not in data or not data.isascii():
+        raise KeyFileError(f"{os.fspath(path)!r} holds no certificate", hint="as PEM")
+    return data.decode()
+
+
 def _secret(name: str) -> Any:
     """Return the private key in a file."""
     from cryptography.hazmat.primitives import serialization

@@ -42,6 +42,7 @@ SOURCE_TYPES = (
 STATES = {"Trusted": "trusted", "Valid": "valid"}
 # What fails where the file is not the one that was signed, though the manifest is as it was.
 CHANGED = {f"assertion.{kind}Hash.mismatch" for kind in ("data", "bmff", "boxes", "collection")}
+EXPIRED = {"signingCredential.expired", "claimSignature.outsideValidity"}  # without a time stamp
 UNTRUSTED = "signingCredential.untrusted"
 # Extended key usages of a signer's certificate: signing of claims, of mail, of documents.
 USAGES = ("1.3.6.1.4.1.62558.2.1", "1.3.6.1.5.5.7.3.4", "1.3.6.1.5.5.7.3.36")
@@ -162,10 +163,10 @@ class Found:
     """A manifest that a file carries, as far as the file itself tells.
 
     `state` is trusted (its signer is under a certificate that the caller trusts), valid (signature
-    and hashes hold, the signer is whoever it says), changed (the file is not the one that was
-    signed), broken (the manifest itself is not as it was signed), unreadable, or unread where
-    c2pa-python is not installed. `named` are the public identifiers of its soft bindings. The texts
-    are the signer's own words.
+    and hashes hold, the signer is whoever it says), expired (the same, but for the date of the
+    certificate), changed (the file is not the one that was signed), broken (the manifest itself is
+    not as it was signed), unreadable, or unread where c2pa-python is not installed.
+    `named` are the public identifiers of its soft bindings. The texts are the signer's own words.
     """
 
     state: str
@@ -210,8 +211,8 @@ def _found(store: dict[str, Any]) -> Found:
     own = manifests.get(active or "", {})
     failed = {one["code"] for one in store.get("validation_status", [])} - {UNTRUSTED}
     state = STATES.get(store.get("validation_state", ""), "broken")
-    if state == "broken" and failed and failed <= CHANGED:
-        state = "changed"
+    if state == "broken" and failed and failed <= CHANGED | EXPIRED:
+        state = "changed" if failed & CHANGED else "expired"
     named = _named(own)
     if not named:  # of an earlier manifest, whose recording was edited
         named = tuple(one for manifest in manifests.values() for one in _named(manifest))

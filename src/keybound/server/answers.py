@@ -60,7 +60,7 @@ class Manifest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     id: str | None
-    state: Literal["trusted", "valid", "changed", "broken", "unreadable", "unread"]
+    state: Literal["trusted", "valid", "expired", "changed", "broken", "unreadable", "unread"]
     signer: str | None = Field(description="as the certificate calls it, which nobody checked")
     source_type: str | None
     identifiers: list[Named]

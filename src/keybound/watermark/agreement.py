@@ -20,11 +20,14 @@ UNREAD_HINT = "pip install 'keybound[c2pa]'"
 STATES = {
     "trusted": "signed by {}, whose certificate is trusted",
     "valid": "signed by one that calls itself {}",
+    "expired": "signed by one that calls itself {}, with a certificate that has expired",
     "changed": "that does not fit: the file was changed after {} signed it",
     "broken": "that does not hold: it was changed after it was signed",
     "unreadable": "that cannot be read",
     "unread": f"that is not read here ({UNREAD_HINT})",
 }
+
+HOLDS = ("trusted", "valid", "expired")  # the file is the one that was signed
 
 
 @dataclass(frozen=True)
@@ -68,13 +71,15 @@ def of_file(
     found: Detection,
     claims: Sequence[Reading],
     entries: Sequence[Entry] = (),
+    trusted: str | None = None,
 ) -> Compared | None:
     """Return the manifest in a file beside its mark; None where there is no manifest.
 
-    `claims` are the public identifiers that it spells, `entries` records that it may be.
+    `claims` are the public identifiers that it spells, `entries` records that it may be,
+    `trusted` certificates as PEM under which a signer is trusted.
     """
     place = Path(path)
-    manifest = credentials.read(place)
+    manifest = credentials.read(place, trusted)
     if manifest is None:
         return None
     spelled = [(one.issuer, one.serial) for one in claims if one.issuer is not None]
@@ -96,7 +101,11 @@ def compare(manifest: Found, present: bool, spelled: Sequence[Named]) -> tuple[s
         return "agrees", f"{says}, as the mark does"
     if spelled:
         return "disagrees", f"{says}, and the mark spells {_list(spelled)}: they disagree"
-    if manifest.state not in ("trusted", "valid"):  # the mark may have gone with the change
+    if manifest.state not in (
+        "trusted",
+        "valid",
+        "expired",
+    ):  # the mark may have gone with the change
         return "open", f"{says}, and " + ("the mark spells none" if present else "no mark is found")
     if present:
         return "disagrees", f"{says}, which the mark does not spell: they disagree"
