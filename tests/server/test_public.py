@@ -19,7 +19,7 @@ from keybound.watermark.registered import Registry
 
 FIXED_S = 0.6
 USUAL = dataclasses.replace(LIMITS, workers=1, fixed_s=FIXED_S)
-FEW = dataclasses.replace(USUAL, public_by_address=2, public_total=5)
+FEW = dataclasses.replace(USUAL, fixed_s=0.1, public_by_address=2, public_total=5)
 SAID = {"provider", "system", "system_version", "created", "link", "claimed"}
 
 

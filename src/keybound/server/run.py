@@ -36,12 +36,14 @@ def server(state: State) -> uvicorn.Server:
         ws="none",
         lifespan="on",
         log_config=None,
-        access_log=False,  # which holds addresses
+        access_log=False,
         server_header=False,
         proxy_headers=False,
         limit_concurrency=CONNECTIONS,
         timeout_graceful_shutdown=STOP_S,
     )
+    # It would hold addresses and queries, whoever adds a handler to it.
+    logging.getLogger("uvicorn.access").disabled = True
     return uvicorn.Server(config)
 
 
