@@ -216,7 +216,7 @@ def _found(store: dict[str, Any]) -> Found:
     named = _named(own)
     if not named:  # of an earlier manifest, whose recording was edited
         named = tuple(one for manifest in manifests.values() for one in _named(manifest))
-    who = own.get("signature_info", {})
+    who = own.get("signature_info") or {}
     names = [_text(who.get(name)) for name in ("common_name", "issuer")]
     signer = ", ".join(name for name in names if name) or None
     return Found(state, _text(active), signer, _source_type(own), named)
@@ -226,7 +226,7 @@ def _named(manifest: dict[str, Any]) -> tuple[Named, ...]:
     """Return the identifiers in the soft bindings of a manifest."""
     found = []
     for data in _assertions(manifest, "c2pa.soft-binding"):
-        for block in data.get("blocks", []) if data.get("alg") == ALGORITHM else []:
+        for block in _objects(data.get("blocks")) if data.get("alg") == ALGORITHM else []:
             one = parse_binding(str(block.get("value")))
             if one is not None and one not in found:
                 found.append(one)
@@ -235,16 +235,21 @@ def _named(manifest: dict[str, Any]) -> tuple[Named, ...]:
 
 def _source_type(manifest: dict[str, Any]) -> str | None:
     for data in _assertions(manifest, "c2pa.actions"):
-        for action in data.get("actions", []):
+        for action in _objects(data.get("actions")):
             if "digitalSourceType" in action:
                 return _text(str(action["digitalSourceType"]).removeprefix(IPTC))
     return None
 
 
 def _assertions(manifest: dict[str, Any], label: str) -> Iterator[dict[str, Any]]:
-    for one in manifest.get("assertions", []):
+    for one in _objects(manifest.get("assertions")):
         if str(one.get("label", "")).startswith(label) and isinstance(one.get("data"), dict):
             yield one["data"]
+
+
+def _objects(said: object) -> list[dict[str, Any]]:
+    """Return the objects in a list of a manifest, which may hold anything."""
+    return [one for one in said if isinstance(one, dict)] if isinstance(said, list) else []
 
 
 def _text(said: object) -> str | None:
