@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from keybound.cli import pipes
 from keybound.cli.terminal import (
     as_json,
     emit,
@@ -49,7 +50,8 @@ def identify(
     Each mark gets a line: its identifier, the party and the record, the grade, where it is. The
     identifier that a recording spells names its record; where a recording is too short to spell
     one, its audio is compared with all records. An identifier on audio that neither holds the seal
-    of its record nor matches it is copied: the grade is then present.
+    of its record nor matches it is copied: the grade is then present. A recording may be - for
+    standard input.
     """
     from keybound.watermark import files, identification
     from keybound.watermark.candidates import Known
@@ -57,12 +59,14 @@ def identify(
     from keybound.watermark.options import DetectOptions
     from keybound.watermark.watermarker import Watermarker
 
+    pipes.check(recordings)
     marker = Watermarker(model)
     how, missed = DetectOptions(false_alarms, speed / 100), 0
     with open_registry(registry) as opened:
         known = Known(opened)
         for path in recordings:
-            found = files.analyse(marker, path, how, progress=progress_bar("analysing"))
+            with pipes.recording(path) as source:
+                found = files.analyse(marker, source, how, progress=progress_bar("analysing"))
             tell_rate(found.detection.false_alarms, false_alarms)
             asked = Options(speed=speed / 100)
             marks = identification.identify(marker.card, found, known, asked)

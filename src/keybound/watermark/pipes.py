@@ -160,9 +160,9 @@ class _ReadBack:
     def finish(self) -> None:
         """Judge the last stretch, unless it is a short one behind others."""
         if self._taken >= (LEAST_S if self._begun else SHORTEST_S) * self._rate:
-            self._judge()
+            self._judge(tell=bool(self._begun))  # of the only one, the error says it
 
-    def _judge(self) -> None:
+    def _judge(self, *, tell: bool = True) -> None:
         self._detector.flush()
         position = self._options.position
         if self._begun or position is None:
@@ -173,7 +173,7 @@ class _ReadBack:
         verdict = files.read_back(self._marker, found, self._options, position, self._rho)
         if self.best is None or (verdict.rule_holds and not self.best.rule_holds):
             self.best = verdict
-        if not verdict.rule_holds:
+        if tell and not verdict.rule_holds:
             power, seconds = self._energy / (self._taken * self._channels), self._taken / self._rate
             begun_s = self._begun / self._rate
             self._unread(begun_s, begun_s + seconds, why_unreadable(power, seconds))

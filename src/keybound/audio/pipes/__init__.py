@@ -1,4 +1,4 @@
-"""WAV and FLAC as they come: read from a pipe, and written to one alike. Knows no keys, no networks.
+"""WAV and FLAC as they come, from one pipe into another alike. Knows no keys, no networks.
 
 A pipe cannot be rewound, and its end cannot be looked at. So headers are taken from the front, and
 what is written keeps the header that it had: as many frames come out as went in. Blocks are as

@@ -60,7 +60,7 @@ class FlacInput:
                     break
                 made.append(self._next(step))
             ended = len(made[-1]) < step
-            block = np.concatenate(made)
+            block: Samples = np.concatenate(made)
             if len(block):
                 check_content(block, raw.NAME)
                 self._done += len(block)
