@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keybound.cli import signed
+from keybound.cli import pipes, signed
 from keybound.cli.terminal import (
     as_json,
     emit,
@@ -44,7 +44,8 @@ def identify(
     Each mark gets a line: its identifier, the party and the record, the grade, where it is. The
     identifier that a recording spells names its record; where a recording is too short to spell
     one, its audio is compared with all records. An identifier on audio that neither holds the seal
-    of its record nor matches it is copied: the grade is then present.
+    of its record nor matches it is copied: the grade is then present. A recording may be - for
+    standard input.
     """
     from keybound.watermark import files, identification, statements
     from keybound.watermark.candidates import Known
@@ -52,15 +53,15 @@ def identify(
     from keybound.watermark.options import DetectOptions
     from keybound.watermark.watermarker import Watermarker
 
-    if signing is not None and len(recordings) > 1:
-        raise click.UsageError("--sign is for one recording")
-    signer = signed.prepared(signing)
+    signer = signed.prepared(signing, recordings)
+    pipes.check(recordings)
     marker = Watermarker(model)
     how, missed = DetectOptions(false_alarms, speed / 100), 0
     with open_registry(registry) as opened:
         known = Known(opened)
         for path in recordings:
-            found = files.analyse(marker, path, how, progress=progress_bar("analysing"))
+            with pipes.recording(path) as source:
+                found = files.analyse(marker, source, how, progress=progress_bar("analysing"))
             tell_rate(found.detection.false_alarms, false_alarms)
             asked = Options(speed=speed / 100)
             marks = identification.identify(marker.card, found, known, asked)

@@ -20,6 +20,7 @@ from keybound.cli import (
     identify,
     lab,
     parties,
+    pipes,
     records,
     registry,
     serve,
@@ -83,8 +84,8 @@ def detect(
 
     A public identifier is read too. Anyone can write one: its issuer can tell whether it is theirs.
 
-    A folder stands for all recordings in it and its subfolders. Each of several recordings has one
-    line.
+    A folder stands for all recordings in it and its subfolders, - for standard input. Each of
+    several recordings has one line.
     Exit status 0 if any is marked, 1 if none is, 2 if any could not be read.
     """
     from keybound.batch.manifest import expand
@@ -97,6 +98,7 @@ def detect(
 
     if frames and not as_json:
         raise click.UsageError("--frames needs --json")
+    pipes.check(recordings)
     paths = expand(recordings)
     if picture is not None:
         if len(paths) > 1:
@@ -107,7 +109,8 @@ def detect(
     for path in paths:
         about = f"detecting in {Path(path).name}" if len(paths) > 1 else "detecting"
         try:
-            found = files.detect(marker, path, how, progress=progress_bar(about))
+            with pipes.recording(path) as source:
+                found = files.detect(marker, source, how, progress=progress_bar(about))
         except (KeyBoundError, OSError) as error:
             failed += 1
             line = tell(error)
