@@ -94,7 +94,7 @@ def pass_on(job: Job) -> Done:
     )
 
     def done() -> Done:
-        made, record = passing.written, None
+        made, record = passing.finished(), None
         if job.known is not None and made.samples:
             record = job.known.append(given.stamped(job.marker.card, made))
         return Done(made, given, record)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from keybound.audio.arrays import Samples
+from keybound.audio.arrays import Samples, blocks
 from keybound.audio.pipes import Input, Output
 from keybound.errors import AudioError
 from keybound.provenance.fingerprint import Taker
@@ -25,16 +25,16 @@ from keybound.watermark.watermarker import BLOCK_S, Watermarker
 # The mark is read back in stretches of this length: whole periods of identifiers.
 STRETCH_S = 640.0
 LEAST_S = 10.0  # of a last stretch, to be judged by itself
-CHECK_S = 1.0  # that is read back at once
+PIECE_S = 1.0  # that is sent at once
 Unread = Callable[[float, float, str], None]  # from, to, why
 
 
 class Passing:
-    """A recording that is marked on its way from one pipe to another: `run`, then `written`.
+    """A recording that is marked on its way from one pipe to another: `run`, then `finished`.
 
     With `check` the mark is read back. `unread` is told of each stretch of some minutes in which it
     cannot be read; it is an error, raised when all has gone out, if that is so of every stretch.
-    `written` describes what has gone out, also when `run` was stopped.
+    `finished` describes what has gone out, also when `run` was stopped.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class Passing:
         self._levels = ChannelFeeder(rate, source.channels, levels=True, passing=True)
         self._fingerprint = Taker()
         self._waiting: list[Samples] = []  # what has gone out and was not looked at
+        self._looking = self._ended = False
         self._energy, self._rate = 0.0, rate
 
     def run(self) -> None:
@@ -68,48 +69,56 @@ class Passing:
         self._send(self._embedder.flush())
         self._sink.close()
         self._look(end=True)
+        if self._readback is not None:
+            self._readback.finish()
         self._source.check_end()
-        if self.seconds < SHORTEST_S:
-            raise too_short(self.seconds)
+        if self._seconds < SHORTEST_S:
+            raise too_short(self._seconds)
         best = None if self._readback is None else self._readback.best
         if best is not None and not best.rule_holds:
-            why = why_unreadable(self._power, self.seconds)
+            why = why_unreadable(self._power, self._seconds)
             hint = "what was written has no mark that can be read"
             raise AudioError(f"standard input does not hold a mark: {why}", hint=hint)
 
-    @property
-    def seconds(self) -> float:
-        """Return the length of what has gone out."""
-        return self._sink.frames / self._rate
+    def finished(self) -> Written:
+        """Return what has gone out; where that was stopped, about a second more may be counted.
 
-    @property
-    def written(self) -> Written:
-        """Return what has gone out so far; the verdict is there when `run` has ended."""
+        Then there is no hash, because nobody knows which bytes were the last.
+        """
+        whole = self._ended
+        if not (self._ended or self._looking):  # in the middle of a look nothing can be added
+            self._look(end=True)
         return Written(
-            self.seconds,
+            self._seconds,
             self._power,
             self._sink.clipped,
             self._embedder.position,
             self._sink.frames,
             self._rate,
-            self._sink.sha256,
+            self._sink.sha256 if whole else "",
             self._fingerprint.finish(),
             verdict=None if self._readback is None else self._readback.best,
         )
+
+    @property
+    def _seconds(self) -> float:
+        return self._sink.frames / self._rate
 
     @property
     def _power(self) -> float:
         return self._energy / max(1, self._sink.frames * self._channels)
 
     def _send(self, marked: Samples) -> None:
-        if not len(marked):
-            return
-        self._waiting.append(self._sink.write(marked.reshape(-1, self._channels)))
-        if sum(map(len, self._waiting)) >= CHECK_S * self._rate:
+        shaped = marked.reshape(-1, self._channels)
+        for piece in blocks(shaped, round(PIECE_S * self._rate)):
+            self._waiting.append(self._sink.encode(piece))
+            self._sink.send()
+        if sum(map(len, self._waiting)) >= PIECE_S * self._rate:
             self._look(end=False)
 
     def _look(self, *, end: bool) -> None:
         """Take what has gone out into the fingerprint, and read the mark back from it."""
+        self._looking = True
         silence = np.zeros((0, self._channels), np.float32)
         block = np.concatenate([silence, *self._waiting]).astype(np.float32, copy=False)
         self._waiting = []
@@ -117,8 +126,7 @@ class Passing:
         self._fingerprint.push(self._levels.passed())
         if self._readback is not None:
             self._readback.push(block)
-            if end:
-                self._readback.finish()
+        self._looking, self._ended = False, end
 
 
 class _ReadBack:

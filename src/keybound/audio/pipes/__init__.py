@@ -22,19 +22,22 @@ from keybound.errors import AudioError
 
 
 class Output(Protocol):
-    """A recording that goes into a pipe; `frames` counts what has gone, `clipped` what is limited.
+    """A recording that goes into a pipe, counted when it is encoded; `clipped` was limited.
 
-    `sha256` is the hash of the bytes that have gone.
+    `sha256` is the hash of all bytes, when it is closed.
     """
 
     frames: int
     clipped: int
 
-    def write(self, samples: npt.NDArray[Any]) -> Samples:
-        """Write (frames, channels) and return them as they will be read."""
+    def encode(self, samples: npt.NDArray[Any]) -> Samples:
+        """Encode (frames, channels), to be sent, and return them as they will be read."""
+
+    def send(self) -> None:
+        """Send what is encoded."""
 
     def close(self) -> None:
-        """Write what is still held back: the recording ends here."""
+        """Send what is still held back: the recording ends here."""
 
     @property
     def sha256(self) -> str: ...

@@ -12,6 +12,7 @@ from keybound.audio.arrays import Samples, check_content, check_rate, encodable
 from keybound.audio.metadata import flac
 from keybound.audio.pipes import raw
 from keybound.errors import AudioError
+from keybound.types import Floats
 
 UNKNOWN_FRAMES = 1 << 48  # libsndfile gives more to a FLAC of unknown length
 READ_S = 0.1
@@ -60,14 +61,14 @@ class FlacInput:
                     break
                 made.append(self._next(step))
             ended = len(made[-1]) < step
-            block: Samples = np.concatenate(made)
+            block = np.concatenate(made)
             if len(block):
                 check_content(block, raw.NAME)
                 self._done += len(block)
                 yield block
 
-    def _next(self, frames: int) -> Samples:
-        block: Samples = np.zeros((0, self.channels), np.float32)
+    def _next(self, frames: int) -> Floats:
+        block: Floats = np.zeros((0, self.channels), np.float32)
         try:
             block = self._file.read(frames, dtype="float32", always_2d=True)
         except sf.SoundFileError:
@@ -109,21 +110,21 @@ class FlacOutput:
         self._file = sf.SoundFile(self._made, "w", *kind, format="FLAC")
         self.frames = self.clipped = 0
 
-    def write(self, samples: npt.NDArray[Any]) -> Samples:
-        """Write (frames, channels) and return them as they will be read."""
+    def encode(self, samples: npt.NDArray[Any]) -> Samples:
+        """Encode (frames, channels), to be sent, and return them as they will be read."""
         levels, beyond = encodable(samples, self._like.subtype)
         self._file.write(levels)
-        self._send()
         self.frames += len(samples)
         self.clipped += beyond
         return (levels / 2.0**31).astype(np.float32)
 
     def close(self) -> None:
-        """Write what the encoder holds back."""
+        """Send what the encoder holds back."""
         self._file.close()
-        self._send()
+        self.send()
 
-    def _send(self) -> None:
+    def send(self) -> None:
+        """Send what is encoded."""
         data = self._made.take()
         if data and not self._begun:
             data, self._begun = flac.with_pieces(data, self._like.metadata.pieces), True

@@ -124,18 +124,22 @@ class WavOutput:
     """A WAV that goes into a pipe, with the header of its host."""
 
     def __init__(self, stream: BinaryIO, head: bytes, like: WavInput) -> None:
-        self._sink, self._head, self._like = raw.Sink(stream), head, like
+        self._sink, self._held, self._like = raw.Sink(stream), head, like
         self.frames = self.clipped = 0
 
-    def write(self, samples: npt.NDArray[Any]) -> Samples:
-        """Write (frames, channels) and return them as they will be read."""
+    def encode(self, samples: npt.NDArray[Any]) -> Samples:
+        """Encode (frames, channels), to be sent, and return them as they will be read."""
         levels, beyond = encodable(samples, self._like.subtype)
         data = self._like.encoded(levels)
-        self._sink.write(self._head + data)
-        self._head = b""
+        self._held += data
         self.frames += len(samples)
         self.clipped += beyond
         return self._like.decoded(data)
+
+    def send(self) -> None:
+        """Send what is encoded."""
+        data, self._held = self._held, b""
+        self._sink.write(data)
 
     def close(self) -> None:
         """Hold nothing back: all samples have gone."""
