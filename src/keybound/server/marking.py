@@ -196,10 +196,10 @@ class Marking:
                 declared=Declared(system=system, system_version=system_version),
             )
             self._said(BEGUN, number, json.dumps(_begun(given, source)).encode())
-            sink = source.output(Outgoing(self._said, number))
+            sink = source.output(io.BufferedWriter(Outgoing(self._said, number)))
             passing = Passing(marker, within, sink, given.options, rho=whose.rho)
             passing.run()
-            return known.append(given.stamped(marker.card, passing.written))
+            return known.append(given.stamped(marker.card, passing.finished()))
 
 
 def _begun(given: Reservation, source: Input) -> dict[str, str | None]:
