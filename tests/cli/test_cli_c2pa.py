@@ -114,6 +114,20 @@ def test_a_short_recording_is_signed_without_a_soft_binding(embed: Run, signer: 
     assert [one["action"] for one in actions["data"]["actions"]][1] == "c2pa.watermarked.unbound"
 
 
+def test_a_recording_from_a_pipe_is_signed_and_one_to_a_pipe_is_not(
+    embed: Run, run: Run, refused: Run, signer: Made
+) -> None:
+    data = Path("host.wav").read_bytes()
+    asked = ("--party", "alice", "--c2pa", *signer.pair)
+    assert "signs a whole file" in refused("embed", "host.wav", "-", *asked).err
+    outcome = run("embed", "-", "one.flac", *asked, "--json", stdin=data)
+    assert outcome.code == 0, outcome.err
+    found = credentials.read(Path("one.flac"), signer.authority)
+    assert found is not None
+    assert (found.state, found.id) == ("trusted", outcome.json["manifest"])
+    assert embed("two.wav").json["manifest"] != found.id
+
+
 def test_the_source_type_can_be_told(embed: Run) -> None:
     assert embed("one.wav", "--source-type", "digitalCapture").code == 0
     found = credentials.read(Path("one.wav"))

@@ -69,6 +69,16 @@ def test_a_signer_can_be_trusted(run: Run, refused: Run, home: Path) -> None:
     assert "holds no certificate" in refused("detect", "one.wav", "--trust", "host.wav").err
 
 
+def test_a_manifest_comes_through_a_pipe(run: Run, signed: str) -> None:
+    data = Path("one.wav").read_bytes()
+    found = run("detect", "-", "--json", stdin=data).json["manifest"]
+    assert found["identifiers"] == [{"identifier": signed, "issuer": 7}]
+    assert found["agreement"] == "agrees"
+    assert run("identify", "-", "--json", stdin=data).json["manifest"] == found | {
+        "words": found["words"].replace(": it", ", the one that record 1 keeps: it")
+    }
+
+
 def test_a_manifest_that_names_another_identifier_disagrees(run: Run, signed: str) -> None:
     sign("one.wav", (7, 0x5EED5EED5E))
     found = run("detect", "one.wav", "--json").json

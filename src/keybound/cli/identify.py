@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keybound.cli import credentials, signed
+from keybound.cli import credentials, pipes, signed
 from keybound.cli.terminal import (
     as_json,
     emit,
@@ -48,7 +48,7 @@ def identify(
     identifier that a recording spells names its record; where a recording is too short to spell
     one, its audio is compared with all records. An identifier on audio that neither holds the seal
     of its record nor matches it is copied: the grade is then present. A C2PA manifest in the file
-    gets a line that says whether it and the mark agree.
+    gets a line that says whether it and the mark agree. A recording may be - for standard input.
     """
     from keybound.watermark import files, identification, statements
     from keybound.watermark.candidates import Known
@@ -56,25 +56,25 @@ def identify(
     from keybound.watermark.options import DetectOptions
     from keybound.watermark.watermarker import Watermarker
 
-    if signing is not None and len(recordings) > 1:
-        raise click.UsageError("--sign is for one recording")
-    signer = signed.prepared(signing)
+    signer = signed.prepared(signing, recordings)
+    pipes.check(recordings)
     marker = Watermarker(model)
     how, missed = DetectOptions(false_alarms, speed / 100), 0
     with open_registry(registry) as opened:
         known = Known(opened)
         for path in recordings:
-            found = files.analyse(marker, path, how, progress=progress_bar("analysing"))
+            with pipes.recording(path) as source:
+                found = files.analyse(marker, source, how, progress=progress_bar("analysing"))
+                asked = Options(speed=speed / 100)
+                marks = identification.identify(marker.card, found, known, asked)
+                beside = _beside(source, found.detection, marks, opened, trusted)
             tell_rate(found.detection.false_alarms, false_alarms)
-            asked = Options(speed=speed / 100)
-            marks = identification.identify(marker.card, found, known, asked)
             if signer is not None and signing is not None:
                 own = found.detection
                 said = [statements.of_identified(one, own) for one in marks]
                 said = said or [statements.of_nobody(own)]
                 signed.write(marker.card, path, own, said, signer, signing[1])
             missed += not any(one.reaches(require) for one in marks)
-            beside = _beside(path, found.detection, marks, opened, trusted)
             _print(path, marks, found.detection, beside, as_json)
     sys.exit(1 if missed else 0)
 

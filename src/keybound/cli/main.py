@@ -21,6 +21,7 @@ from keybound.cli import (
     identify,
     lab,
     parties,
+    pipes,
     records,
     registry,
     serve,
@@ -86,8 +87,8 @@ def detect(
     A public identifier is read too. Anyone can write one: its issuer can tell whether it is theirs.
     Of a C2PA manifest in the file it is said whether it and the mark agree.
 
-    A folder stands for all recordings in it and its subfolders. Each of several recordings has one
-    line.
+    A folder stands for all recordings in it and its subfolders, - for standard input. Each of
+    several recordings has one line.
     Exit status 0 if any is marked, 1 if none is, 2 if any could not be read.
     """
     from keybound.batch.manifest import expand
@@ -100,6 +101,7 @@ def detect(
 
     if frames and not as_json:
         raise click.UsageError("--frames needs --json")
+    pipes.check(recordings)
     paths = expand(recordings)
     if picture is not None:
         if len(paths) > 1:
@@ -110,7 +112,10 @@ def detect(
     for path in paths:
         about = f"detecting in {Path(path).name}" if len(paths) > 1 else "detecting"
         try:
-            found = files.detect(marker, path, how, progress=progress_bar(about))
+            with pipes.recording(path) as source:
+                found = files.detect(marker, source, how, progress=progress_bar(about))
+                claims = read_public(found) if found.present else []
+                manifest = agreement.of_file(source, found, claims, trusted=trusted)
         except (KeyBoundError, OSError) as error:
             failed += 1
             line = tell(error)
@@ -121,9 +126,7 @@ def detect(
         tell_rate(found.false_alarms, false_alarms)
         if picture is not None:
             plot.draw(found, Path(picture), Path(path).name)
-        claims = read_public(found) if found.present else []
         text = in_a_line(found, path) if len(paths) > 1 else in_lines(found)
-        manifest = agreement.of_file(path, found, claims, trusted=trusted)
         lines = [*map(in_words, claims), *([] if manifest is None else [manifest.words])]
         text = "\n".join([text, *(f"  {line}" for line in lines)])
         emit({"path": path} | as_plain(found, claims, manifest, frames=frames), text, as_json)

@@ -75,6 +75,13 @@ def network(text: str) -> "Network":
     help="Answer from this registry too: an SQLite file or a postgresql:// address.",
 )
 @click.option(
+    "--streams",
+    type=click.IntRange(min=1),
+    default=16,
+    show_default=True,
+    help="Streams that are marked as they come, at once.",
+)
+@click.option(
     "--by-address",
     type=click.IntRange(min=1),
     default=20,
@@ -124,6 +131,7 @@ def serve(
     max_work: float,
     links: bool,
     place: str | None,
+    streams: int,
     by_address: int,
     by_all: int,
     by_tokens: int,
@@ -156,6 +164,7 @@ def serve(
         body_bytes=max_mib << 20,
         longest_s=max_seconds,
         work_s=max_work,
+        streams=streams,
         public_by_address=by_address,
         public_total=by_all,
         asked_total=by_tokens,

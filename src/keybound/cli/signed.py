@@ -28,10 +28,16 @@ sign = click.option(
 )
 
 
-def prepared(signing: tuple[str, str] | None) -> SigningKey | None:
-    """Return the signing key; refuse an output that cannot be written, before the work."""
+def prepared(
+    signing: tuple[str, str] | None, recordings: Sequence[str], anyone: bool = False
+) -> SigningKey | None:
+    """Return the signing key; refuse what cannot be signed or written, before the work."""
     if signing is None:
         return None
+    if anyone:
+        raise click.UsageError("--sign is for one claim, not for --any")
+    if len(recordings) > 1 or "-" in recordings:
+        raise click.UsageError("--sign is for one recording in a file")
     output.check(signing[1], kind=RecordError, exists_hint="choose another name")
     key = SigningKey.read(signing[0])
     _ = key.public  # refused here where the package for it is missing

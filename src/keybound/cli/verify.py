@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from keybound.cli import records, signed
+from keybound.cli import pipes, records, signed
 from keybound.cli.parties import claim
 from keybound.cli.terminal import (
     as_json,
@@ -75,7 +75,7 @@ def verify(
     pattern is found with p < 1e-6, or the identifier of a record on its audio). The record of a
     party's recording is found by the identifier that it spells, else by its audio, and tells where
     its seal is and whether the audio is the one that was marked: a mark moved to other audio (copy
-    attack) does not count.
+    attack) does not count. RECORDING may be - for standard input.
 
     With --any the parties whose mark it is come first, then one line on the others. A party that
     cannot be tried, for example because its key file is missing, is named; if none can be tried,
@@ -88,9 +88,8 @@ def verify(
     from keybound.watermark.plain import verdict_as_plain
     from keybound.watermark.watermarker import Watermarker
 
-    if signing is not None and anyone:
-        raise click.UsageError("--sign is for one claim, not for --any")
-    signer = signed.prepared(signing)
+    signer = signed.prepared(signing, (recording,), anyone)
+    pipes.check((recording,), key_file)
     marker = Watermarker(model)
     bits = marker.card.bits
     told = None
@@ -113,7 +112,8 @@ def verify(
         for one in untried:
             say(f"not tried: {one.error}")
         how = DetectOptions(false_alarms, speed / 100)
-        found = files.analyse(marker, recording, how, progress=progress_bar("analysing"))
+        with pipes.recording(recording) as source:
+            found = files.analyse(marker, source, how, progress=progress_bar("analysing"))
         tell_rate(found.detection.false_alarms, false_alarms)
         if anyone and opened is not None:
             found_of, unread = verification.judge_any(

@@ -99,6 +99,7 @@ def _gauges(state: State) -> dict[str, float]:
         "recordings_waiting": state.pool.waiting,
         "uploads": state.spool.count,
         "upload_bytes_held": state.spool.held,
+        "streams": 0 if state.place is None else state.streams.count,
     }
 
 

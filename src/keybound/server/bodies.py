@@ -42,7 +42,7 @@ async def uploaded(request: Request, state: State) -> AsyncIterator[Uploaded]:
 async def _take(request: Request, upload: Upload, state: State) -> None:
     """Write the recording of a request to an upload."""
     limits = state.limits
-    kind = kind_of(request)
+    kind = check_kind(request)
     size = request.headers.get("content-length")
     if size is not None and int(size) > limits.body_bytes:
         raise too_large(limits)
@@ -61,7 +61,7 @@ async def _take(request: Request, upload: Upload, state: State) -> None:
     request.scope["keybound.bytes"] = upload.size
 
 
-def kind_of(request: Request) -> str:
+def check_kind(request: Request) -> str:
     """Return the content type of a request; refuse a form."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind.startswith("multipart/"):

@@ -65,7 +65,7 @@ class Pool:
             task.cancel()
         await asyncio.gather(*self._starting, return_exceptions=True)
         for one in self._all:
-            _kill(one)
+            kill(one)
             await one.wait()
 
     async def ask(
@@ -132,7 +132,7 @@ class Pool:
 
     def _replace(self, worker: Process) -> None:
         """End a worker with all it has started, and start another."""
-        _kill(worker)
+        kill(worker)
         self._all.discard(worker)
         if not self._closed:
             self.replaced += 1
@@ -167,7 +167,7 @@ class Pool:
                 worker.stdin.write(json.dumps(self._setup).encode() + b"\n")
                 self.weights = json.loads(await worker.stdout.readline())["ready"]
         except BaseException as error:
-            _kill(worker)
+            kill(worker)
             if isinstance(error, ValueError | TimeoutError):
                 hint = f"{DEBUG}=1 shows why"
                 raise KeyBoundError("a detection worker cannot start", hint=hint) from error
@@ -176,6 +176,7 @@ class Pool:
         self._free.put_nowait(worker)
 
 
-def _kill(worker: Process) -> None:
+def kill(worker: Process) -> None:
+    """End a process with all it has started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(worker.pid, signal.SIGKILL)

@@ -18,7 +18,7 @@ from keybound.model.detection import FALSE_ALARMS
 from keybound.provenance.declared import TEXT_MAX, Declared
 from keybound.provenance.registry import Registry
 from keybound.provenance.tokens import Token
-from keybound.server import bodies
+from keybound.server import bodies, streaming
 from keybound.server.answers import (
     BODY,
     FILE,
@@ -42,6 +42,8 @@ Given = Annotated[HTTPAuthorizationCredentials | None, Security(bearer)]
 PartyName = Annotated[str | None, Query(max_length=100, description="unless the token names it")]
 Text = Annotated[str | None, Query(max_length=TEXT_MAX, description="for the record")]
 Excerpt = Annotated[float, Query(gt=0, le=DAY_S, description="in seconds, that is attributable")]
+AsItComes = Annotated[bool, Query(description="mark a wav or flac while it comes in")]
+Short = Annotated[bool, Query(description="of a stream: under 5 s, too short for an identifier")]
 Signed = Annotated[bool, Query(description="answer with a signed verdict, where it signs")]
 
 
@@ -106,10 +108,13 @@ def add(app: FastAPI, state: State) -> None:
         excerpt: Excerpt = EXCERPT_S,
         system: Text = None,
         system_version: Text = None,
+        stream: AsItComes = False,
+        short: Short = False,
     ) -> Response:
         """Mark a recording for a party, and keep its record.
 
-        Scope embed. The marked recording is read back and verified before it is sent.
+        Scope embed. The marked recording is read back and verified before it is sent; a stream is
+        sent as it comes, and cut off at the end if its mark cannot be read back.
         """
         holder = await _holder(state, given, "embed")
         whose = await _party(state, holder, party)
@@ -117,9 +122,10 @@ def add(app: FastAPI, state: State) -> None:
         if public and await state.registry.ask(lambda known: known.issuer) is None:
             raise RefusedError(422, "this registry issues no public identifiers", "leave it out")
         asked = {"party": whose, "public": public, "excerpt": excerpt}
-        return await _marked(
-            request, state, asked | {"system": system, "system_version": system_version}
-        )
+        asked |= {"system": system, "system_version": system_version}
+        if stream:
+            return await streaming.answered(request, state, asked | {"short": short})
+        return await _marked(request, state, asked)
 
 
 async def _holder(state: State, given: HTTPAuthorizationCredentials | None, *scopes: str) -> Token:

@@ -130,7 +130,7 @@ def add(app: FastAPI, state: State) -> None:
     )
     async def by_large_binding(request: Request, most: Most = 10) -> Response:
         """Return the manifest of a soft binding that is sent as JSON."""
-        bodies.kind_of(request)
+        bodies.check_kind(request)
         try:
             asked = Binding.model_validate_json(await bodies.small(request, state.limits))
         except ValidationError:
@@ -197,7 +197,7 @@ async def _of_binding(request: Request, state: State, asked: Binding) -> list[di
 
 async def _of_content(request: Request, state: State) -> list[dict[str, Any]]:
     """Return the manifests of the identifiers that the recording of a request spells."""
-    if bodies.kind_of(request).startswith(OTHER_MEDIA):
+    if bodies.check_kind(request).startswith(OTHER_MEDIA):
         raise RefusedError(415, "this is not a recording", "send audio")
     async with bodies.uploaded(request, state) as recording:
         said = await state.pool.ask("detect", *recording, false_alarms=FALSE_ALARMS)

@@ -14,6 +14,7 @@ from keybound.server.metrics import Metrics
 from keybound.server.pool import Pool
 from keybound.server.registered import Registered
 from keybound.server.spool import Spool
+from keybound.server.streams import Streams
 
 
 @dataclass
@@ -31,12 +32,14 @@ class State:
     count: Count = field(init=False)
     pool: Pool = field(init=False)
     spool: Spool = field(init=False)
+    streams: Streams = field(init=False)
     _registry: Registered | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.count = Count(self.limits)
         if self.place is not None:
             self._registry = Registered(self.place)
+            self.streams = Streams(self.limits, self.model, self.place)
 
     @property
     def registry(self) -> Registered:
@@ -63,4 +66,5 @@ class State:
             finally:
                 await self.pool.close()
                 if self._registry is not None:
+                    await self.streams.close()
                     await self._registry.close()

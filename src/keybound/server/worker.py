@@ -33,8 +33,8 @@ def main() -> None:
     marker.detect(np.sin(np.arange(16_000, dtype=np.float32)), 16_000)  # loads the network
     registry = None if setup.place is None else Registry(setup.place)
     # A core dump would keep audio and keys.
-    _limit(resource.RLIMIT_DATA, setup.worker_bytes)
-    _limit(resource.RLIMIT_CORE, 0)
+    limit(resource.RLIMIT_DATA, setup.worker_bytes)
+    limit(resource.RLIMIT_CORE, 0)
     signer = None if setup.signer is None else SigningKey.read(setup.signer)
     bench = Bench(setup, marker, registry, signer)
     _say(answers, {"ready": marker.card.weights})
@@ -62,7 +62,8 @@ def _say(answers: BinaryIO, said: dict[str, Any]) -> None:
     answers.write(json.dumps(said, allow_nan=False).encode() + b"\n")
 
 
-def _limit(kind: int, most: int) -> None:
+def limit(kind: int, most: int) -> None:
+    """Limit what this process, and what it starts, may use."""
     _, hard = resource.getrlimit(kind)
     most = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.setrlimit(kind, (most, most))

@@ -92,7 +92,7 @@ def embed(
         written = _write(marker, host, part.path, options, lambda n, of: progress(n, rounds * of))
         if check:
             analysis = analyse(marker, part.path, progress=lambda n, of: progress(of + n, 2 * of))
-            verdict = _read_back(marker, analysis, options, written.position, rho)
+            verdict = read_back(marker, analysis, options, written.position, rho)
             if not verdict.rule_holds:
                 why = why_unreadable(written.power, written.seconds)
                 raise AudioError(f"{host} does not hold a mark: {why}", hint="nothing was written")
@@ -107,7 +107,7 @@ def embed(
     return written
 
 
-def _read_back(
+def read_back(
     marker: Watermarker,
     analysis: Analysis,
     options: EmbedOptions,
