@@ -216,9 +216,10 @@ def test_a_verdict_is_that_of_the_command_line(
     said = run("verify", path, "--party", "alice", "--json", "--registry", kept.place).json
     assert told.keys() == said.keys()
     assert (told["grade"], told["words"]) == (said["grade"], said["words"])
-    marks = post(desk, "/identify", marked_by_desk, all_of_it).json["marks"]
+    answer = post(desk, "/identify", marked_by_desk, all_of_it).json
+    beside = {"path": str(path), "manifest": answer["manifest"]}
     said = run("identify", path, "--json", "--registry", kept.place).json
-    assert [{"path": str(path)} | one for one in marks] == [said]
+    assert [beside | one for one in answer["marks"]] == [said]
 
 
 def test_verdicts_are_signed_and_hold_no_evidence(

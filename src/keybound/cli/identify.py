@@ -21,7 +21,6 @@ from keybound.cli.terminal import (
 )
 
 if TYPE_CHECKING:
-    from keybound.provenance.registry import Registry
     from keybound.types import Detection
     from keybound.watermark.agreement import Compared
     from keybound.watermark.identification import Identified
@@ -50,7 +49,7 @@ def identify(
     of its record nor matches it is copied: the grade is then present. A C2PA manifest in the file
     gets a line that says whether it and the mark agree. A recording may be - for standard input.
     """
-    from keybound.watermark import files, identification, statements
+    from keybound.watermark import agreement, files, identification, statements
     from keybound.watermark.candidates import Known
     from keybound.watermark.claims import Options
     from keybound.watermark.options import DetectOptions
@@ -67,7 +66,7 @@ def identify(
                 found = files.analyse(marker, source, how, progress=progress_bar("analysing"))
                 asked = Options(speed=speed / 100)
                 marks = identification.identify(marker.card, found, known, asked)
-                beside = _beside(source, found.detection, marks, opened, trusted)
+                beside = agreement.of_marks(source, found.detection, marks, opened, trusted)
             tell_rate(found.detection.false_alarms, false_alarms)
             if signer is not None and signing is not None:
                 own = found.detection
@@ -77,22 +76,6 @@ def identify(
             missed += not any(one.reaches(require) for one in marks)
             _print(path, marks, found.detection, beside, as_json)
     sys.exit(1 if missed else 0)
-
-
-def _beside(
-    path: str,
-    found: "Detection",
-    marks: "list[Identified]",
-    known: "Registry",
-    trusted: str | None,
-) -> "Compared | None":
-    """Return the C2PA manifest in a file beside its marks."""
-    from keybound.identity.reading import read_public
-    from keybound.watermark import agreement
-
-    entries = [known.record(one.record) for one in marks if one.record is not None]
-    claims = read_public(found) if found.present else []
-    return agreement.of_file(path, found, claims, entries, trusted)
 
 
 def _print(

@@ -135,6 +135,7 @@ class Identification(BaseModel):
 
     grade: Grade
     marks: list[Identified] = Field([], description="absent for one who may only ask")
+    manifest: Manifest | None = Field(None, description="absent for one who may only ask")
 
 
 class Verification(BaseModel):

@@ -153,6 +153,8 @@ def identify(
         said = [Finding(answer["grade"], bound=said[0].bound)]  # the best comes first
     else:
         answer["marks"] = [identified_as_plain(one) for one in made]
+        beside = agreement.of_marks(path, found.detection, made, bench.known)
+        answer["manifest"] = None if beside is None else beside.as_plain()
     return bench.answered(path, found, answer, said if signed else [])
 
 

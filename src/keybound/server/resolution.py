@@ -70,7 +70,6 @@ class Algorithms(BaseModel):
     """The soft binding algorithms that are resolved here."""
 
     watermarks: list[Algorithm]
-    fingerprints: list[Algorithm]
 
 
 class Binding(BaseModel):
@@ -105,7 +104,7 @@ def add(app: FastAPI, state: State) -> None:
     @app.get("/services/supportedAlgorithms")
     async def algorithms() -> Algorithms:
         """List the soft binding algorithms that are resolved here."""
-        return Algorithms(watermarks=[Algorithm(alg=ALGORITHM)], fingerprints=[])
+        return Algorithms(watermarks=[Algorithm(alg=ALGORITHM)])
 
     @app.get("/matches/byBinding", responses=INVALID | COUNTED, response_model=Matches)
     async def by_binding(

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from keybound.identity.identifier import written
-from keybound.identity.reading import Reading
+from keybound.identity.reading import Reading, read_public
 from keybound.provenance import credentials
 from keybound.provenance.credentials import Found, Named
 from keybound.provenance.records import Entry
+from keybound.provenance.registry import Registry
 from keybound.types import Detection
+from keybound.watermark.identification import Identified
 
 UNREAD_HINT = "pip install 'keybound[c2pa]'"
 STATES = {
@@ -89,6 +91,19 @@ def of_file(
         if kept is not None and kept.id == manifest.id and credentials.holds(place, kept):
             record = entry.number
     return Compared(manifest, *compare(manifest, found.present, spelled), record)
+
+
+def of_marks(
+    path: str | os.PathLike[str],
+    found: Detection,
+    marks: Sequence[Identified],
+    known: Registry,
+    trusted: str | None = None,
+) -> Compared | None:
+    """Return the manifest in a file beside marks that were identified in a registry."""
+    claims = read_public(found) if found.present else []
+    entries = [known.record(one.record) for one in marks if one.record is not None]
+    return of_file(path, found, claims, entries, trusted)
 
 
 def compare(manifest: Found, present: bool, spelled: Sequence[Named]) -> tuple[str, str]:
