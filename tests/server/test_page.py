@@ -3,6 +3,7 @@
 $KEYBOUND_PAGE_FILES is the number of recordings that are compared, a dozen by default.
 """
 
+import dataclasses
 import os
 import re
 import shutil
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import made_registry
 import numpy as np
 import pytest
 import soundfile as sf
@@ -24,6 +26,7 @@ from keybound.server import site
 from keybound.server.state import State
 from keybound.watermark import files
 from keybound.watermark.plain import as_plain
+from keybound.watermark.registered import Registry
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
@@ -67,6 +70,34 @@ def page(chromium: Any, served: Service) -> Iterator[Page]:
         made = Page(context.new_page(), served.url)
         yield made
         assert not made.problems
+
+
+# Who issued it
+
+
+def test_the_page_says_what_the_issuer_says(
+    chromium: Any, marker: Any, clip: Any, tmp_path: Path
+) -> None:
+    kept = made_registry.made(tmp_path)
+    host = np.resize(clip, 10 * 16_000).astype(np.float32)
+    with Registry(kept.place) as known:
+        known.marker = marker
+        own = known.embed(host, 16_000, party="alice", public=True)
+    sf.write(tmp_path / "own.wav", own.samples, 16_000)
+    sf.write(tmp_path / "made_up.wav", made_registry.spelling(marker, clip, 12345), 16_000)
+    limits = dataclasses.replace(LIMITS, workers=1, fixed_s=0.2)
+    with (
+        serving(State(limits, place=str(kept.place))) as desk,
+        chromium.new_context() as context,
+    ):
+        page = Page(context.new_page(), desk.url)
+        cards = page.check(tmp_path / "own.wav", tmp_path / "made_up.wav")
+        said = [card.locator(".claimed").inner_text() for card in cards]
+        assert not page.problems
+    assert f"carries the identifier {own.identifier} of issuer 7" in said[0]
+    assert "confirms it: Example Ltd, Example Voice 3.1" in said[0]
+    assert "the issuer has no record of it" in said[1]
+    assert made_registry.FREE not in "".join(said)
 
 
 # Agreement
