@@ -6,8 +6,7 @@ $KEYBOUND_PAGE_FILES is the number of recordings that are compared, a dozen by d
 import dataclasses
 import os
 import re
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,57 +18,18 @@ from made_page import Page, found_on, static
 from made_recordings import recordings
 from made_service import LIMITS, Service, serving
 
-from keybound.provenance.certificates import read
-from keybound.provenance.credentials import FORMATS, SOURCE_TYPES, Signing
-from keybound.provenance.declared import NOTHING
 from keybound.server import site
 from keybound.server.state import State
 from keybound.watermark import files
 from keybound.watermark.plain import as_plain
 from keybound.watermark.registered import Registry
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-
 COUNT = int(os.environ.get("KEYBOUND_PAGE_FILES", "12"))
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 MICROPHONE_S = 4.0
 needs_runtime = pytest.mark.skipif(
     not site.has_runtime(), reason="onnxruntime-web is not there (run scripts/page)"
 )
 MODES = ["service", pytest.param("private", marks=needs_runtime)]
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory, marked: Any) -> Iterator[Any]:
-    """A browser whose microphone hears marked speech."""
-    if CHROMIUM is None:
-        pytest.skip("Chromium is not installed (apt install chromium)")
-    heard = tmp_path_factory.mktemp("microphone") / "heard.wav"
-    sf.write(heard, np.tile(marked, 8), 16_000)
-    arguments = [
-        "--no-sandbox",
-        "--use-fake-ui-for-media-stream",
-        "--use-fake-device-for-media-stream",
-        f"--use-file-for-fake-audio-capture={heard}",
-    ]
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=arguments)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[Service]:
-    with serving(State(LIMITS)) as running:
-        yield running
-
-
-@pytest.fixture
-def page(chromium: Any, served: Service) -> Iterator[Page]:
-    with chromium.new_context(permissions=["microphone"]) as context:
-        made = Page(context.new_page(), served.url)
-        yield made
-        assert not made.problems
 
 
 # Who issued it
@@ -263,23 +223,6 @@ def test_a_result_can_be_seen_read_and_played(page: Page, tmp_path: Path, marked
     assert audio.evaluate("audio => audio.currentTime") > 1
     pixels = "canvas => new Set(canvas.getContext('2d').getImageData(0, 0, 400, 60).data).size"
     assert card.locator("canvas").evaluate(pixels) > 4
-
-
-def test_a_manifest_that_disagrees_with_the_mark_is_told(
-    page: Page, tmp_path: Path, marked: Any
-) -> None:
-    certificates = pytest.importorskip("made_certificates")
-    signer = read(*certificates.make(tmp_path).pair)
-    sf.write(tmp_path / "a.wav", marked, 16_000)
-    how = (signer, FORMATS["WAV"], SOURCE_TYPES[0], NOTHING, (7, 0x0123456789))
-    Signing(*how)(tmp_path / "a.wav")
-    (card,) = page.check(tmp_path / "a.wav")
-    said = card.locator(".manifest").inner_text()
-    assert said.startswith("The file carries a C2PA manifest signed by one that calls itself")
-    assert said.endswith("which the mark does not spell: they disagree.")
-    sf.write(tmp_path / "b.wav", marked, 16_000)
-    (plain,) = page.check(tmp_path / "b.wav")
-    assert not plain.locator(".manifest").is_visible()
 
 
 def test_the_keyboard_reaches_everything(page: Page) -> None:

@@ -188,7 +188,8 @@ def _tell_registry(place: str, signer: str | None) -> None:
     with open_registry(place) as known:
         counts, issuer = known.counts(), known.issuer
         tokens = len({one.name for one in known.tokens.all()})
-        say(f"{counts['parties']} parties, {counts['records']} records, {tokens} tokens")
+        held = {"parties": counts["parties"], "records": counts["records"], "tokens": tokens}
+        say(", ".join(f"{what}: {count}" for what, count in held.items()))
         for one in known.versions():
             try:
                 one.key()
