@@ -34,7 +34,8 @@ COLUMNS = 250  # of the fingerprint of ten seconds
 BEGUN = datetime(2026, 1, 1, 0, 0, 0, 1, tzinfo=UTC)
 POOL = 10_000  # records that are made whole; the others repeat their data, which saves an hour
 BLOCK = 10_000  # records in a transaction
-INSERT = f"INSERT INTO record ({pending.COLUMNS}) VALUES ({', '.join('?' * 8)})"
+VALUES = ", ".join("?" * len(pending.COLUMNS.split(",")))
+INSERT = f"INSERT INTO record ({pending.COLUMNS}) VALUES ({VALUES})"
 LOOKUPS = 3000
 ALONE = 300  # records that are added one by one
 

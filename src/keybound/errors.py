@@ -13,6 +13,7 @@ EXTRAS = {  # which brings a package that the base install does not hold
     "pyarrow": "batch",
     "ray": "ray",
     "cryptography": "sign",
+    "c2pa": "c2pa",
     "psycopg": "postgres",
     "fastapi": "serve",
     "uvicorn": "serve",

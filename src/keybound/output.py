@@ -102,7 +102,7 @@ def staged(
     path = Path(output)
     check(path, source=source, replace=replace, kind=kind, exists_hint=exists_hint)
     try:
-        with stages.stage(path.parent) as stage, _named(part := stage / f"part{path.suffix}", path):
+        with stages.stage(path.parent) as stage, named(part := stage / f"part{path.suffix}", path):
             descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
             usual = stat.S_IMODE(os.fstat(descriptor).st_mode)
             os.close(descriptor)
@@ -129,7 +129,7 @@ def writing(
 @contextlib.contextmanager
 def adopted(path: Path, output: Path, *, replace: bool, kind: Kind = AudioError) -> Iterator[Part]:
     """Yield a part that another process handed over, to be published here."""
-    with stages.taken(path.parent), _named(path, output):
+    with stages.taken(path.parent), named(path, output):
         mode = mode_of(path)
         if mode is None:
             raise kind(f"{output} was removed before it could appear", hint="run it again")
@@ -137,7 +137,7 @@ def adopted(path: Path, output: Path, *, replace: bool, kind: Kind = AudioError)
 
 
 @contextlib.contextmanager
-def _named(part: Path, output: Path) -> Iterator[None]:
+def named(part: Path, output: Path) -> Iterator[None]:
     """Replace the name of the part by that of its output in error messages."""
     try:
         yield

@@ -11,6 +11,8 @@ Levels = npt.NDArray[
     np.float16
 ]  # in dB: (steps, bands); seals and fingerprints are searched in them
 
+GRADES = ("none", "present", "attributed", "sealed")  # what holds of a recording, the least first
+
 
 @dataclass(frozen=True)
 class Span:

@@ -62,7 +62,7 @@ def test_a_file_may_be_marked_without_reading_it_back(run: Run, key: Path, host:
     made = run("embed", host, "out.wav", *whose, "--no-check", "--json")
     assert made.code == 0
     facts = {"output": "out.wav", "clipped": 0, "position": 9, "position_recurs": False}
-    assert made.json == facts | {"not_carried": [], "identifier": None}
+    assert made.json == facts | {"not_carried": [], "identifier": None, "manifest": None}
     assert run("embed", host, "both.wav", *whose).code == 0
     assert Path("out.wav").read_bytes() == Path("both.wav").read_bytes()
 

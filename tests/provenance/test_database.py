@@ -11,7 +11,7 @@ from test_registry_file import KEY, RECORD, STAMPED
 
 from keybound import output, stages
 from keybound.errors import RegistryError
-from keybound.provenance import database, records
+from keybound.provenance import database, records, schema
 from keybound.provenance.parties import Party
 from keybound.provenance.registry import Registry
 
@@ -37,8 +37,8 @@ def test_databases_of_other_programs_are_refused(address: str) -> None:
 
 def test_another_schema_is_refused(address: str) -> None:
     Registry(address).close()
-    server(address, "UPDATE keybound_registry SET version = 8")
-    with pytest.raises(RegistryError, match="has schema 8, and this program reads schema 7"):
+    server(address, f"UPDATE keybound_registry SET version = {schema.VERSION + 1}")
+    with pytest.raises(RegistryError, match=f"this program reads schema {schema.VERSION}"):
         Registry(address)
 
 

@@ -103,6 +103,17 @@ def test_a_stream_gives_the_same_bits(cuts: list[int]) -> None:
     assert fingerprint.take(levels) == fingerprint.take(channels.levels_of(samples))
 
 
+@few
+@given(st.integers(0, 90_000), st.integers(50, 9_000))
+def test_levels_that_come_bit_by_bit_give_the_same_bits(steps: int, cut: int) -> None:
+    levels = np.random.default_rng(4).normal(-40, 9, (steps, pattern.BANDS)).astype(np.float16)
+    taker = fingerprint.Taker()
+    for start in range(0, steps, cut):
+        taker.push(levels[start : start + cut])
+    assert taker.finish() == fingerprint.take(levels)
+    assert len(taker._held) < fingerprint.PART_STEPS + 2 * fingerprint.MARGIN + cut
+
+
 def test_fifty_bytes_a_second(one: Floats) -> None:
     assert len(fingerprint.take(channels.levels_of(one)).data) == 150
 

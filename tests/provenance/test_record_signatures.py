@@ -16,8 +16,8 @@ from keybound.provenance import records
 SIGNER = SigningKey(bytes(range(32, 64)))
 PUBLIC = "29acbae141bccaf0b22e1a94d34d0bc7361e526d0bfe12c89794bc9322966dd7"
 SIGNATURE = (
-    "0fbf087ac0547b681413d904b556faa6d426e427548a834742fe57885720163c"
-    "3438eeebb6c314fa16bb0146723eb8e75ed1b824f34ca8d6992b4722a7eaf100"
+    "b30df50447ad5484dd0f897689483eedccc7857b7d492739a6efbb4333b6ae50"
+    "e83df44abaedbe4ba29705fc3cc23b8b17cf7b9cbfffc6c931a66b32bdc61a0f"
 )
 
 

@@ -18,6 +18,7 @@ from keybound.errors import KeyBoundError, RecordError
 from keybound.provenance import records
 from keybound.provenance.declared import Declared, canonical
 from keybound.provenance.fingerprint import Fingerprint
+from keybound.provenance.manifest import Manifest
 from keybound.provenance.records import Record
 
 KEY = Key(bytes(range(32)))
@@ -40,16 +41,18 @@ RECORD = Record(
     declared=Declared(
         "Example Ltd", "Example Voice", "3.1", "https://example.org/ask", {"take": 3, "lang": "en"}
     ),
+    manifest=Manifest("urn:c2pa:1", b"jumb"),
 )
 CANONICAL = (
     b'{"bits":16,"columns":3,"created":"2026-03-01T12:00:00.123456Z",'
     b'"detector":"keybound 0.1.0","fields":{"lang":"en","take":3},"fingerprint":"AAECAwQF",'
-    b'"key":"0f254a1c050bdb5a","link":"https://example.org/ask","nonce":"636c69702d31",'
+    b'"key":"0f254a1c050bdb5a","link":"https://example.org/ask",'
+    b'"manifest":{"data":"anVtYg==","id":"urn:c2pa:1"},"nonce":"636c69702d31",'
     b'"party":"alice","payload":"5eed","position":7,"provider":"Example Ltd","public":false,'
     b'"rate":48000,"registry_key":"a5a5a5a5a5a5a5a5","samples":4800,"serial":407709347166,'
-    b'"sha256":"' + b"ab" * 32 + b'","system":"Example Voice","system_version":"3.1","version":2}'
+    b'"sha256":"' + b"ab" * 32 + b'","system":"Example Voice","system_version":"3.1","version":3}'
 )
-MAC = "f8db22915b389f28b7d0d645d0a24c6025a788dd122172af24f866a26fac3e92"
+MAC = "44f9cf360e74391f398d35e0b2ab61ef8f9b1ed3c0ece42dc2ee2cfdc33f7dba"
 
 texts = st.text(st.characters(codec="utf-8"), max_size=8)
 free = st.recursive(
@@ -66,6 +69,9 @@ identifiers = st.fixed_dictionaries(
     {"serial": st.integers(0, 2**40 - 1), "registry_key": st.just("a5" * 8)},
     optional={"public": st.booleans()},
 ) | st.just({})
+manifests = st.builds(
+    Manifest, st.uuids().map("urn:c2pa:{}".format), st.binary(min_size=1, max_size=40)
+)
 
 
 @st.composite
@@ -95,6 +101,7 @@ def some(draw: st.DrawFn) -> Record:
                 link=draw(st.none() | st.just("https://example.org/?a=b#c")),
                 fields=draw(st.dictionaries(texts, free, max_size=4)),
             ),
+            manifest=draw(st.none() | manifests),
             **draw(identifiers),
         )
     except RecordError:
@@ -156,8 +163,8 @@ def test_every_byte_of_one_record_is_guarded() -> None:
     "change",
     [
         lambda text: text.replace(b'"bits":16', b'"bits":16.0'),
-        lambda text: text.replace(b'"version":2', b'"version":true'),
-        lambda text: text.replace(b'"version":2', b'"version":1'),
+        lambda text: text.replace(b'"version":3', b'"version":true'),
+        lambda text: text.replace(b'"version":3', b'"version":1'),
         lambda text: text.replace(b'"payload":"5eed"', b'"payload":"5EED"'),
         lambda text: text.replace(b'"payload":"5eed"', b'"payload":"15eed"'),
         lambda text: text.replace(b'"party":"alice"', b'"party":["a"]'),
@@ -166,6 +173,10 @@ def test_every_byte_of_one_record_is_guarded() -> None:
         lambda text: text.replace(b'"serial":407709347166', b'"serial":true'),
         lambda text: text.replace(b'"serial":407709347166', b'"serial":4.07709347166e11'),
         lambda text: text.replace(b'"public":false', b'"public":0'),
+        lambda text: text.replace(b'"urn:c2pa:1"', b"1"),
+        lambda text: text.replace(b'"urn:c2pa:1"', b'"c2pa"'),
+        lambda text: text.replace(b'"anVtYg=="', b'""'),
+        lambda text: text.replace(b'"anVtYg=="', b'"anVtYg"'),
         lambda text: text.replace(b'"take":3', b'"take":3.0'),
         lambda text: text.replace(b'"take":3', b'"take":3,"take":3'),
         lambda text: text.replace(b'"lang":"en","take":3', b'"take":3,"lang":"en"'),

@@ -112,14 +112,14 @@ def test_databases_of_other_programs_are_refused(tmp_path: Path, version: int) -
 def test_an_old_schema_is_refused(path: Path) -> None:
     Registry(path).close()
     statement(path, "PRAGMA user_version = 2")
-    with pytest.raises(RegistryError, match="has schema 2, and this program reads schema 7"):
+    with pytest.raises(RegistryError, match="has schema 2, and this program reads"):
         Registry(path)
 
 
 def test_a_newer_schema_is_refused(path: Path) -> None:
     Registry(path).close()
     statement(path, f"PRAGMA user_version = {schema.VERSION + 1}")
-    with pytest.raises(RegistryError, match="has schema 8, and this program reads schema 7"):
+    with pytest.raises(RegistryError, match=f"this program reads schema {schema.VERSION}"):
         Registry(path)
 
 

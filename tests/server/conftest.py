@@ -1,13 +1,16 @@
-"""A service that runs beside the tests, and files to send to it."""
+"""A service that runs beside the tests, files to send to it, and a browser for its page."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import soundfile as sf
 
 if TYPE_CHECKING:
+    from made_page import Page
     from made_service import Service
 
 RATE = 16_000
@@ -17,7 +20,7 @@ RATE = 16_000
 def service() -> "Iterator[Service]":
     from made_service import LIMITS, serving  # absent packages skip tests, not this file
 
-    from keybound.server.app import State
+    from keybound.server.state import State
 
     with serving(State(LIMITS)) as running:
         yield running
@@ -32,3 +35,47 @@ def write(tmp_path: Path) -> Callable[..., Path]:
         return tmp_path / name
 
     return call
+
+
+# The page
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory, marked: Any) -> Iterator[Any]:
+    """A browser whose microphone hears marked speech."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+    if program is None:
+        pytest.skip("Chromium is not installed (apt install chromium)")
+    heard = tmp_path_factory.mktemp("microphone") / "heard.wav"
+    sf.write(heard, np.tile(marked, 8), RATE)
+    arguments = [
+        "--no-sandbox",
+        "--use-fake-ui-for-media-stream",
+        "--use-fake-device-for-media-stream",
+        f"--use-file-for-fake-audio-capture={heard}",
+    ]
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=program, args=arguments)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def served() -> "Iterator[Service]":
+    from made_service import LIMITS, serving
+
+    from keybound.server.state import State
+
+    with serving(State(LIMITS)) as running:
+        yield running
+
+
+@pytest.fixture
+def page(chromium: Any, served: "Service") -> "Iterator[Page]":
+    from made_page import Page
+
+    with chromium.new_context(permissions=["microphone"]) as context:
+        made = Page(context.new_page(), served.url)
+        yield made
+        assert not made.problems

@@ -15,8 +15,8 @@ import pytest
 pytest.importorskip("fastapi", reason="the extra serve is not installed")
 
 from keybound.server import run
-from keybound.server.app import State
 from keybound.server.limits import Limits
+from keybound.server.state import State
 
 # Small enough that tests reach them, large enough for a busy machine.
 LIMITS = Limits(workers=2, queue=8, body_bytes=8 << 20, longest_s=600.0, work_s=20.0, grace_s=3.0)

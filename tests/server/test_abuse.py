@@ -17,8 +17,8 @@ import pytest
 import soundfile as sf
 from made_service import LIMITS, Service, serving
 
-from keybound.server.app import State
 from keybound.server.refusals import LINGER_BYTES
+from keybound.server.state import State
 
 HEAD = b"POST /detect HTTP/1.1\r\nHost: test\r\nContent-Type: application/octet-stream\r\n"
 

@@ -13,7 +13,7 @@ import pytest
 from made_service import LIMITS, Service, serving
 
 from keybound.server import addresses
-from keybound.server.app import State
+from keybound.server.state import State
 
 NOT_PUBLIC = [
     "0.0.0.0", "10.1.2.3", "100.64.0.1", "100.100.100.200", "127.0.0.1", "127.8.8.8",

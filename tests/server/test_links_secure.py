@@ -14,7 +14,7 @@ import pytest
 import soundfile as sf
 from made_service import LIMITS, Service, serving
 
-from keybound.server.app import State
+from keybound.server.state import State
 
 x509 = pytest.importorskip("cryptography.x509", reason="cryptography is not installed")
 from cryptography.hazmat.primitives import hashes, serialization  # noqa: E402

@@ -3,13 +3,14 @@
 $KEYBOUND_PAGE_FILES is the number of recordings that are compared, a dozen by default.
 """
 
+import dataclasses
 import os
 import re
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import made_registry
 import numpy as np
 import pytest
 import soundfile as sf
@@ -18,14 +19,12 @@ from made_recordings import recordings
 from made_service import LIMITS, Service, serving
 
 from keybound.server import site
-from keybound.server.app import State
+from keybound.server.state import State
 from keybound.watermark import files
 from keybound.watermark.plain import as_plain
-
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+from keybound.watermark.registered import Registry
 
 COUNT = int(os.environ.get("KEYBOUND_PAGE_FILES", "12"))
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 MICROPHONE_S = 4.0
 needs_runtime = pytest.mark.skipif(
     not site.has_runtime(), reason="onnxruntime-web is not there (run scripts/page)"
@@ -33,37 +32,32 @@ needs_runtime = pytest.mark.skipif(
 MODES = ["service", pytest.param("private", marks=needs_runtime)]
 
 
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory, marked: Any) -> Iterator[Any]:
-    """A browser whose microphone hears marked speech."""
-    if CHROMIUM is None:
-        pytest.skip("Chromium is not installed (apt install chromium)")
-    heard = tmp_path_factory.mktemp("microphone") / "heard.wav"
-    sf.write(heard, np.tile(marked, 8), 16_000)
-    arguments = [
-        "--no-sandbox",
-        "--use-fake-ui-for-media-stream",
-        "--use-fake-device-for-media-stream",
-        f"--use-file-for-fake-audio-capture={heard}",
-    ]
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=arguments)
-        yield browser
-        browser.close()
+# Who issued it
 
 
-@pytest.fixture(scope="module")
-def served() -> Iterator[Service]:
-    with serving(State(LIMITS)) as running:
-        yield running
-
-
-@pytest.fixture
-def page(chromium: Any, served: Service) -> Iterator[Page]:
-    with chromium.new_context(permissions=["microphone"]) as context:
-        made = Page(context.new_page(), served.url)
-        yield made
-        assert not made.problems
+def test_the_page_says_what_the_issuer_says(
+    chromium: Any, marker: Any, clip: Any, tmp_path: Path
+) -> None:
+    kept = made_registry.made(tmp_path)
+    host = np.resize(clip, 10 * 16_000).astype(np.float32)
+    with Registry(kept.place) as known:
+        known.marker = marker
+        own = known.embed(host, 16_000, party="alice", public=True)
+    sf.write(tmp_path / "own.wav", own.samples, 16_000)
+    sf.write(tmp_path / "made_up.wav", made_registry.spelling(marker, clip, 12345), 16_000)
+    limits = dataclasses.replace(LIMITS, workers=1, fixed_s=0.2)
+    with (
+        serving(State(limits, place=str(kept.place))) as desk,
+        chromium.new_context() as context,
+    ):
+        page = Page(context.new_page(), desk.url)
+        cards = page.check(tmp_path / "own.wav", tmp_path / "made_up.wav")
+        said = [card.locator(".claimed").inner_text() for card in cards]
+        assert not page.problems
+    assert f"carries the identifier {own.identifier} of issuer 7" in said[0]
+    assert "confirms it: Example Ltd, Example Voice 3.1" in said[0]
+    assert "the issuer has no record of it" in said[1]
+    assert made_registry.FREE not in "".join(said)
 
 
 # Agreement

@@ -18,7 +18,8 @@ import pytest
 from made_service import LIMITS, Service, serving
 
 from keybound.server.answers import Found
-from keybound.server.app import State, describe
+from keybound.server.app import describe
+from keybound.server.state import State
 from keybound.watermark.plain import as_plain
 
 

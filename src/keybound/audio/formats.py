@@ -108,6 +108,13 @@ def kind_of(path: Path, like: Like, frames: int, channels: int) -> tuple[str, st
     return kind, subtype
 
 
+def suffix_of(kind: str, subtype: str) -> str:
+    """Return the usual extension of a format."""
+    kind = "WAV" if kind in WAVES else kind
+    usual = [suffix for suffix, (own, _, _) in _NEAREST.items() if own == kind]
+    return ".opus" if subtype == "OPUS" else usual[0]
+
+
 def unreadable(path: Path, head: bytes, kind: str = "") -> AudioError:
     """Return the refusal of a file that begins like this, or is of a format that is not read."""
     if not kind and head.startswith(MAGIC):

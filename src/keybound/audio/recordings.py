@@ -137,6 +137,12 @@ def sndfile_name(path: str | os.PathLike[str]) -> str | bytes:
     return os.fspath(path) if os.name == "nt" else os.fsencode(path)
 
 
+def suffix_of(path: Path) -> str:
+    """Return the usual extension of the format that a file has, whatever its name."""
+    with Reader(path) as file:
+        return formats.suffix_of(file.format, file.subtype)
+
+
 def read(path: str | os.PathLike[str]) -> Recording:
     """Read a whole file: see `Reader`."""
     with Reader(path) as file:

@@ -2,15 +2,15 @@
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
+from keybound.cli import credentials, pipes
 from keybound.cli.declared import declaring, no_fingerprint
+from keybound.cli.marking import Job, mark_file, pass_on, show, tell
 from keybound.cli.parties import claim
 from keybound.cli.terminal import (
     as_json,
-    emit,
     excerpt,
     key_file,
     model,
@@ -20,16 +20,10 @@ from keybound.cli.terminal import (
     party_name,
     payload,
     position,
-    progress_bar,
     registry,
     say,
 )
-from keybound.cli.verify import as_plain
 from keybound.provenance.declared import NOTHING, Declared
-
-if TYPE_CHECKING:
-    from keybound.output import Part
-    from keybound.watermark.files import Written
 
 
 @click.command()
@@ -42,7 +36,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Carry a public identifier: anyone reads it, and can ask who issued it (with --party).",
 )
-@options(excerpt, declaring, no_fingerprint)
+@options(credentials.signing, excerpt, declaring, no_fingerprint)
 @click.option("--force", is_flag=True, help="Replace OUTPUT if it is an existing file.")
 @click.option(
     "--no-check", is_flag=True, help="Do not read the mark back from OUTPUT (half the time)."
@@ -58,6 +52,8 @@ def embed(
     position: int | None,
     no_seal: bool,
     public: bool,
+    pair: tuple[str, str] | None,
+    source_type: str,
     excerpt: float,
     declared: Declared,
     no_fingerprint: bool,
@@ -74,36 +70,46 @@ def embed(
     and keeps a record of what was marked (keybound record); from 5 s on the recording carries an
     identifier, by which keybound identify finds its record. Without a party the position is a
     random one of 256, unless --position gives one.
+
+    HOST and OUTPUT may be - for standard input and output; messages and results then go to standard
+    error. From - to - a wav or flac is marked as it comes, however long it is, and the mark is read
+    back from what has gone out: if it cannot be read, the exit status is 2 at the end.
     """
     from keybound import output as outputs
     from keybound import stages
-    from keybound.watermark import files
     from keybound.watermark.options import EmbedOptions
     from keybound.watermark.reservation import LEAST_S, Reservation, reserve
     from keybound.watermark.watermarker import Watermarker
 
     if no_seal and position is not None:
         raise click.UsageError("--no-seal excludes --position")
+    public = public or pair is not None
     if public and name is None:
-        raise click.UsageError("--public needs --party: a registry issues the identifier")
+        raise click.UsageError("a public identifier needs --party: a registry issues it")
     if name is None and (no_fingerprint or declared != NOTHING):
         raise click.UsageError("there is a record, with what is declared, only with --party")
-    outputs.check(output, source=host, replace=force)
-    stages.sweep(Path(output).parent)
+    if pair is not None and output == pipes.STANDARD:
+        raise click.UsageError("--c2pa signs a whole file: name OUTPUT")
+    pipes.check((host,), key_file)
+    if output == pipes.STANDARD:
+        pipes.audio_out()
+    else:
+        outputs.check(output, source=None if host == pipes.STANDARD else host, replace=force)
+        stages.sweep(Path(output).parent)
     marker = Watermarker(model)
-    facts: dict[str, Any] = {}
     with open_registry(registry) if name is not None else nullcontext() as known:
         whose = claim(name, key_file, payload, known, marker.card.bits)
-        if known is None:
-            asked = EmbedOptions(
-                whose.key, whose.payload, nonce, position, not no_seal, excerpt=excerpt
-            )
-            given = Reservation("", asked, None)
-        else:
-            given = reserve(
+
+        def give(seconds: float) -> Reservation:
+            if known is None:
+                asked = EmbedOptions(
+                    whose.key, whose.payload, nonce, position, not no_seal, excerpt=excerpt
+                )
+                return Reservation("", asked, None)
+            return reserve(
                 known,
                 whose,
-                short=files.seconds_of(host) < LEAST_S,
+                short=seconds < LEAST_S,
                 nonce=nonce,
                 position=position,
                 seal=not no_seal,
@@ -113,46 +119,17 @@ def embed(
                 fingerprint=not no_fingerprint,
             )
 
-        def appear(part: "Part", made: "Written") -> None:
-            if known is None:
-                part.publish()
-            else:
-                facts["record"] = known.appear(given.stamped(marker.card, made), part)
-
-        made = files.embed(
-            marker,
-            host,
-            output,
-            given.options,
-            rho=whose.rho,
-            check=not no_check,
-            replace=force,
-            progress=progress_bar("embedding"),
-            appear=appear,
-        )
+        job = Job(marker, known, give, whose.rho, not no_check, force)
+        if host == output == pipes.STANDARD:
+            done = pass_on(job)
+        else:
+            with pipes.recording(host) as source, pipes.destination(output, source) as place:
+                signing = pair and credentials.prepare(pair, source_type, source, place)
+                done = mark_file(job, source, place, signing)
     recurs = known is None and position is None and not no_seal
-    issued = None if given.issued is None else given.issued.name
-    if public and issued is None:
+    if done.made.manifest is not None:
+        credentials.tell(done.identifier, done.made.manifest.id)
+    elif public and done.identifier is None:
         say("too short for an identifier: the recording has none")
-    _tell(made, recurs, facts.get("record"), issued)
-    facts |= {"output": output, "clipped": made.clipped, "position": made.position}
-    facts |= {"position_recurs": recurs, "not_carried": made.not_carried, "identifier": issued}
-    if made.verdict is None:
-        emit(facts, "marked, not read back", as_json)
-    else:
-        emit(as_plain(made.verdict) | facts, made.verdict.words, as_json)
-
-
-def _tell(made: "Written", recurs: bool, record: int | None, issued: str | None) -> None:
-    """Print what is worth knowing of a file that was written."""
-    from keybound.crypto import keystream
-
-    if made.clipped:
-        say(f"samples limited to full scale: {made.clipped}")
-    if made.not_carried:
-        say(f"not carried over: {', '.join(made.not_carried)}")
-    if made.position is not None:
-        also = f", one of {keystream.USUAL} that recur (--party reserves one for each recording)"
-        say(f"sealed at position {made.position}{also if recurs else ''}")
-    if record is not None:
-        say(f"record {record}" + (f", identifier {issued}" if issued is not None else ""))
+    tell(done, recurs=recurs)
+    show(done, output, recurs=recurs, as_json=as_json)

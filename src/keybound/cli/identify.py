@@ -1,11 +1,11 @@
 """The verb `identify`: which recording it is and whose, without naming a party."""
 
-import dataclasses
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from keybound.cli import credentials, pipes, signed
 from keybound.cli.terminal import (
     as_json,
     emit,
@@ -22,18 +22,21 @@ from keybound.cli.terminal import (
 
 if TYPE_CHECKING:
     from keybound.types import Detection
+    from keybound.watermark.agreement import Compared
     from keybound.watermark.identification import Identified
 
 
 @click.command()
 @click.argument("recordings", nargs=-1, required=True, type=click.Path())
 @options(speed, false_alarms)
-@options(require, registry, model, as_json)
+@options(require, credentials.trusted, signed.sign, registry, model, as_json)
 def identify(
     recordings: tuple[str, ...],
     speed: float,
     false_alarms: float,
     require: str,
+    trusted: str | None,
+    signing: tuple[str, str] | None,
     registry: str | None,
     model: str | None,
     as_json: bool,
@@ -43,46 +46,61 @@ def identify(
     Each mark gets a line: its identifier, the party and the record, the grade, where it is. The
     identifier that a recording spells names its record; where a recording is too short to spell
     one, its audio is compared with all records. An identifier on audio that neither holds the seal
-    of its record nor matches it is copied: the grade is then present.
+    of its record nor matches it is copied: the grade is then present. A C2PA manifest in the file
+    gets a line that says whether it and the mark agree. A recording may be - for standard input.
     """
-    from keybound.watermark import files, identification
+    from keybound.watermark import agreement, files, identification, statements
     from keybound.watermark.candidates import Known
     from keybound.watermark.claims import Options
     from keybound.watermark.options import DetectOptions
     from keybound.watermark.watermarker import Watermarker
 
+    signer = signed.prepared(signing, recordings)
+    pipes.check(recordings)
     marker = Watermarker(model)
     how, missed = DetectOptions(false_alarms, speed / 100), 0
     with open_registry(registry) as opened:
         known = Known(opened)
         for path in recordings:
-            found = files.analyse(marker, path, how, progress=progress_bar("analysing"))
+            with pipes.recording(path) as source:
+                found = files.analyse(marker, source, how, progress=progress_bar("analysing"))
+                asked = Options(speed=speed / 100)
+                marks = identification.identify(marker.card, found, known, asked)
+                beside = agreement.of_marks(source, found.detection, marks, opened, trusted)
             tell_rate(found.detection.false_alarms, false_alarms)
-            asked = Options(speed=speed / 100)
-            marks = identification.identify(marker.card, found, known, asked)
+            if signer is not None and signing is not None:
+                own = found.detection
+                said = [statements.of_identified(one, own) for one in marks]
+                said = said or [statements.of_nobody(own)]
+                signed.write(marker.card, path, own, said, signer, signing[1])
             missed += not any(one.reaches(require) for one in marks)
-            _print(path, marks, found.detection, as_json)
+            _print(path, marks, found.detection, beside, as_json)
     sys.exit(1 if missed else 0)
 
 
-def _print(path: str, marks: "list[Identified]", found: "Detection", as_json: bool) -> None:
-    """Print a line for each mark, or one that says that there is none."""
+def _print(
+    path: str,
+    marks: "list[Identified]",
+    found: "Detection",
+    beside: "Compared | None",
+    as_json: bool,
+) -> None:
+    """Print a line for each mark, or one that says that there is none; one for a manifest."""
+    from keybound.watermark.plain import identified_as_plain
+
+    manifest = {"manifest": None if beside is None else beside.as_plain()}
     for one in marks:
-        emit({"path": path} | as_plain(one), f"{path}: {in_words(one)}", as_json)
+        row = {"path": path} | identified_as_plain(one) | manifest
+        emit(row, f"{path}: {in_words(one)}", as_json)
     if not marks:
         words = (
             "marked, but not by a recording of this registry" if found.present else "no mark found"
         )
-        row: dict[str, Any] = {"path": path, "identifier": None, "party": None, "record": None}
+        none: dict[str, Any] = {"path": path, "identifier": None, "party": None, "record": None}
         grade = "present" if found.present else "none"
-        emit(row | {"grade": grade, "words": words}, f"{path}: {words}", as_json)
-
-
-def as_plain(one: "Identified") -> dict[str, Any]:
-    """Return what was identified as plain values, without the evidence of the verdict."""
-    row = dataclasses.asdict(one)
-    del row["verdict"]
-    return row
+        emit(none | {"grade": grade, "words": words} | manifest, f"{path}: {words}", as_json)
+    if beside is not None and not as_json:
+        click.echo(f"{path}: {beside.words}")
 
 
 def in_words(one: "Identified") -> str:

@@ -16,13 +16,16 @@ import click
 from keybound.cli import (
     batch,
     bench,
+    credentials,
     embed,
     identify,
     lab,
     parties,
+    pipes,
     records,
     registry,
     serve,
+    tokens,
     verify,
 )
 from keybound.cli.terminal import (
@@ -68,34 +71,37 @@ def cli(context: click.Context) -> None:
     type=click.Path(),
     help="Plot presence over time to a .svg, .png or .pdf file.",
 )
-@options(speed, false_alarms, model, as_json)
+@options(speed, false_alarms, credentials.trusted, model, as_json)
 def detect(
     recordings: tuple[str, ...],
     frames: bool,
     picture: str | None,
     speed: float,
     false_alarms: float,
+    trusted: str | None,
     model: str | None,
     as_json: bool,
 ) -> None:
     """Detect whether RECORDINGS carry a mark, and where. No key is needed.
 
     A public identifier is read too. Anyone can write one: its issuer can tell whether it is theirs.
+    Of a C2PA manifest in the file it is said whether it and the mark agree.
 
-    A folder stands for all recordings in it and its subfolders. Each of several recordings has one
-    line.
+    A folder stands for all recordings in it and its subfolders, - for standard input. Each of
+    several recordings has one line.
     Exit status 0 if any is marked, 1 if none is, 2 if any could not be read.
     """
     from keybound.batch.manifest import expand
     from keybound.cli import plot
     from keybound.identity.reading import read_public
-    from keybound.watermark import files
+    from keybound.watermark import agreement, files
     from keybound.watermark.options import DetectOptions
     from keybound.watermark.plain import as_plain
     from keybound.watermark.watermarker import Watermarker
 
     if frames and not as_json:
         raise click.UsageError("--frames needs --json")
+    pipes.check(recordings)
     paths = expand(recordings)
     if picture is not None:
         if len(paths) > 1:
@@ -106,7 +112,10 @@ def detect(
     for path in paths:
         about = f"detecting in {Path(path).name}" if len(paths) > 1 else "detecting"
         try:
-            found = files.detect(marker, path, how, progress=progress_bar(about))
+            with pipes.recording(path) as source:
+                found = files.detect(marker, source, how, progress=progress_bar(about))
+                claims = read_public(found) if found.present else []
+                manifest = agreement.of_file(source, found, claims, trusted=trusted)
         except (KeyBoundError, OSError) as error:
             failed += 1
             line = tell(error)
@@ -117,10 +126,10 @@ def detect(
         tell_rate(found.false_alarms, false_alarms)
         if picture is not None:
             plot.draw(found, Path(picture), Path(path).name)
-        claims = read_public(found) if found.present else []
         text = in_a_line(found, path) if len(paths) > 1 else in_lines(found)
-        text = "\n".join([text, *(f"  {in_words(one)}" for one in claims)])
-        emit({"path": path} | as_plain(found, claims, frames=frames), text, as_json)
+        lines = [*map(in_words, claims), *([] if manifest is None else [manifest.words])]
+        text = "\n".join([text, *(f"  {line}" for line in lines)])
+        emit({"path": path} | as_plain(found, claims, manifest, frames=frames), text, as_json)
     sys.exit(2 if failed else 0 if marked else 1)
 
 
@@ -173,6 +182,7 @@ cli.add_command(parties.party)
 cli.add_command(batch.batch)
 cli.add_command(records.record)
 cli.add_command(registry.registry)
+cli.add_command(tokens.token)
 cli.add_command(lab.attack)
 cli.add_command(lab.train)
 cli.add_command(lab.export)

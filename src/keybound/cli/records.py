@@ -10,6 +10,7 @@ from typing import NamedTuple
 import click
 
 from keybound import output
+from keybound.cli import signed
 from keybound.cli.terminal import (
     as_json,
     emit,
@@ -25,7 +26,7 @@ from keybound.crypto.keys import Key
 from keybound.crypto.signing import PUBLIC_BYTES, SigningKey
 from keybound.errors import NotGenuineError, RecordError
 from keybound.identity.identifier import written
-from keybound.provenance import records
+from keybound.provenance import records, signed_verdicts
 from keybound.provenance.records import Entry
 from keybound.watermark.claims import Claim
 
@@ -59,11 +60,13 @@ def record_list(name: str | None, registry: str | None, as_json: bool) -> None:
 @number
 @options(registry, as_json)
 def record_show(number: int, registry: str | None, as_json: bool) -> None:
-    """Show the record NUMBER; with --json all of it, including the fingerprint."""
+    """Show the record NUMBER; with --json all of it, the fingerprint and a manifest too."""
     entry = _entry(number, registry)
     whole = json.loads(entry.stamped.to_bytes())
     shown = whole["record"] | {"mac": whole["mac"]}
     shown["fingerprint"] = f"{len(entry.stamped.record.fingerprint.data)} bytes"
+    if shown["manifest"] is not None:
+        shown["manifest"] = shown["manifest"]["id"]
     if shown["serial"] is not None:
         shown["serial"] = written(shown["serial"])
     text = "\n".join(f"{name:16}{value}" for name, value in shown.items() if value is not None)
@@ -166,18 +169,23 @@ def record_check(
     registry: str | None,
     as_json: bool,
 ) -> None:
-    """Check that the record in the file PATH is unchanged. Exit status 0 if so, 1 if not.
+    """Check that the record or signed verdict in the file PATH is unchanged. 0 if so, 1 if not.
 
-    The MAC is checked with the key of the party, or the signature with the public key of the
-    signer, which must come from the signer and not from the file. A file that is not a record is
-    an error, status 2.
+    The MAC of a record is checked with the key of the party, the signature of either with the
+    public key of the signer, which must come from the signer and not from the file. A file that is
+    neither is an error, status 2.
     """
     if sum(given is not None for given in (name, key_file, public)) != 1:
         raise click.UsageError("check with one of --party, --key and --public")
+    if public is not None and len(public) != PUBLIC_BYTES:
+        raise click.UsageError(f"a public key has {2 * PUBLIC_BYTES} hex digits")
+    if signed_verdicts.is_one(data := signed.contents(path)):
+        if public is None:
+            raise click.UsageError("a signed verdict has no MAC: check it with --public")
+        signed.check(data, public, as_json)
+        return
     stamped = records.read(path)
     if public is not None:
-        if len(public) != PUBLIC_BYTES:
-            raise click.UsageError(f"a public key has {2 * PUBLIC_BYTES} hex digits")
         by, check = "signature", partial(stamped.check_signature, public)
     else:
         by, check = (

@@ -48,14 +48,14 @@ def say(message: str) -> None:
     click.echo(f"keybound: {line}", err=True)
 
 
-def emit(result: dict[str, Any], text: str, as_json: bool) -> None:
-    """Print a result for a person, or for a machine.
+def emit(result: dict[str, Any], text: str, as_json: bool, *, err: bool = False) -> None:
+    """Print a result for a person, or for a machine; with `err` on standard error.
 
     A file name that is not UTF-8 has question marks in the text; in JSON, which escapes it, every
     byte is kept.
     """
     plain = text.encode("utf-8", "replace").decode()
-    click.echo(json.dumps(result, allow_nan=False) if as_json else plain)
+    click.echo(json.dumps(result, allow_nan=False) if as_json else plain, err=err)
 
 
 def progress_bar(what: str) -> Callable[[int, int], None]:

@@ -1,14 +1,13 @@
 """The verb `verify`: whether a recording carries a party's mark."""
 
-import dataclasses
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from keybound.cli import records
+from keybound.cli import pipes, records, signed
 from keybound.cli.parties import claim
 from keybound.cli.terminal import (
     as_json,
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Print the grade alone, without the figures that would help a forger.",
 )
-@options(require, registry, model, as_json)
+@options(require, signed.sign, registry, model, as_json)
 def verify(
     recording: str,
     name: str | None,
@@ -65,6 +64,7 @@ def verify(
     record: str | None,
     grade_only: bool,
     require: str,
+    signing: tuple[str, str] | None,
     registry: str | None,
     model: str | None,
     as_json: bool,
@@ -75,18 +75,21 @@ def verify(
     pattern is found with p < 1e-6, or the identifier of a record on its audio). The record of a
     party's recording is found by the identifier that it spells, else by its audio, and tells where
     its seal is and whether the audio is the one that was marked: a mark moved to other audio (copy
-    attack) does not count.
+    attack) does not count. RECORDING may be - for standard input.
 
     With --any the parties whose mark it is come first, then one line on the others. A party that
     cannot be tried, for example because its key file is missing, is named; if none can be tried,
     the exit status is 2.
     """
-    from keybound.watermark import files, verification
+    from keybound.watermark import files, statements, verification
     from keybound.watermark.candidates import Known
     from keybound.watermark.claims import Options
     from keybound.watermark.options import DetectOptions
+    from keybound.watermark.plain import verdict_as_plain
     from keybound.watermark.watermarker import Watermarker
 
+    signer = signed.prepared(signing, (recording,), anyone)
+    pipes.check((recording,), key_file)
     marker = Watermarker(model)
     bits = marker.card.bits
     told = None
@@ -109,7 +112,8 @@ def verify(
         for one in untried:
             say(f"not tried: {one.error}")
         how = DetectOptions(false_alarms, speed / 100)
-        found = files.analyse(marker, recording, how, progress=progress_bar("analysing"))
+        with pipes.recording(recording) as source:
+            found = files.analyse(marker, source, how, progress=progress_bar("analysing"))
         tell_rate(found.detection.false_alarms, false_alarms)
         if anyone and opened is not None:
             found_of, unread = verification.judge_any(
@@ -129,6 +133,9 @@ def verify(
                 progress=progress_bar("searching"),
             )
     grade = verification.best(verdicts)
+    if signer is not None and signing is not None:
+        said = [statements.of_verdict(claims[0].name, verdicts[0])]
+        signed.write(marker.card, recording, found.detection, said, signer, signing[1])
     if grade_only:
         emit({"grade": grade}, grade, as_json)
     elif anyone:
@@ -137,13 +144,8 @@ def verify(
         who = claims[0].name if claims else ""
         named = {"party": who} if who else {}
         text = f"{who}: {verdicts[0].words}" if who else verdicts[0].words
-        emit(named | as_plain(verdicts[0]), text, as_json)
+        emit(named | verdict_as_plain(verdicts[0]), text, as_json)
     sys.exit(0 if any(one.reaches(require) for one in verdicts) else 1)
-
-
-def as_plain(verdict: "Verdict") -> dict[str, Any]:
-    """Return a verdict as plain values."""
-    return dataclasses.asdict(verdict) | {"grade": verdict.grade, "words": verdict.words}
 
 
 def _print_all(verdicts: "dict[str, Verdict]", untried: Sequence[Untried], as_json: bool) -> None:
@@ -152,13 +154,14 @@ def _print_all(verdicts: "dict[str, Verdict]", untried: Sequence[Untried], as_js
     As text all others are one line, but those whose record or moved seal it is; as JSON each has
     its own, and so has each party that could not be tried.
     """
+    from keybound.watermark.plain import verdict_as_plain
     from keybound.watermark.verdict import GRADES
 
     ranked = sorted(verdicts, key=lambda who: -GRADES.index(verdicts[who].grade))
     others = [who for who in ranked if not _theirs(verdicts[who])]
     for who in ranked if as_json else (who for who in ranked if who not in others):
         words = f"{who}: {verdicts[who].words}"
-        emit({"party": who} | as_plain(verdicts[who]), words, as_json)
+        emit({"party": who} | verdict_as_plain(verdicts[who]), words, as_json)
     if as_json:
         for one in untried:
             emit({"party": one.name, "error": one.error}, "", as_json)

@@ -26,6 +26,7 @@ EDGES = np.array([2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 18, 21, 24, 27, 31, 35, 40, 
 BITS = len(EDGES) - 2  # 16
 SMOOTH = 4  # steps to either side over which powers are averaged
 LAG = 8  # steps to either side between which slopes are compared
+MARGIN = 2 * LAG + SMOOTH  # steps around a part that bear on it
 PART_STEPS = 6000  # of a recording that are looked at together: whole columns
 POWER_FLOOR = 1e-7  # of a band: what 16-bit samples have for silence
 
@@ -50,14 +51,47 @@ class Fingerprint:
 
 def take(levels: Floats | Levels) -> Fingerprint:
     """Return the fingerprint of a recording from its levels (steps, bands)."""
-    parts = [change[::COLUMN_STEPS] > 0 for change, _, _ in _changes(levels)]
-    bits = np.concatenate([np.zeros((0, BITS), bool), *parts])
-    return Fingerprint(len(bits), np.packbits(bits[kept(len(bits))]).tobytes())
+    taker = Taker()
+    taker.push(levels)
+    return taker.finish()
 
 
-def kept(columns: int) -> Mask:
-    """Return which columns of a recording its fingerprint keeps."""
-    at = np.arange(columns)
+class Taker:
+    """Takes the fingerprint of a recording whose levels come bit by bit, however long it is."""
+
+    def __init__(self) -> None:
+        self._held: Floats | Levels = np.zeros((0, pattern.BANDS), np.float16)
+        self._before = 0  # steps of `_held` that were looked at: the margin of the next part
+        self._columns, self._data = 0, bytearray()
+
+    def push(self, levels: Floats | Levels) -> None:
+        """Add levels (steps, bands) behind those that were there."""
+        new = levels.astype(np.float16, copy=False)
+        self._held = np.concatenate([self._held, new]) if len(self._held) else new
+        while len(self._held) >= self._before + PART_STEPS + MARGIN:
+            self._look(PART_STEPS)
+
+    def finish(self) -> Fingerprint:
+        """Return the fingerprint of all that came."""
+        while (left := len(self._held) - self._before) > 0:
+            self._look(min(PART_STEPS, left))
+        return Fingerprint(self._columns, bytes(self._data))
+
+    def _look(self, steps: int) -> None:
+        """Add the bits of the next steps."""
+        end = self._before + steps
+        change, _, _ = _changed(self._held[: end + MARGIN], slice(self._before, end))
+        bits = change[::COLUMN_STEPS] > 0
+        own = kept(self._columns + len(bits), self._columns)
+        self._data += np.packbits(bits[own]).tobytes()
+        self._columns += len(bits)
+        self._held = self._held[max(0, end - MARGIN) :]
+        self._before = min(end, MARGIN)
+
+
+def kept(columns: int, first: int = 0) -> Mask:
+    """Return which columns of a recording its fingerprint keeps, from some column on."""
+    at = np.arange(first, columns)
     return (at < WHOLE) | ((at - WHOLE) % CYCLE < KEPT)
 
 
@@ -95,17 +129,21 @@ def _changes(levels: Floats | Levels) -> Iterator[tuple[Floats, Floats, Floats]]
     Each part is the change of the slopes between bands around each step, in dB; the bands' powers;
     and the most power that takes part in a slope's change.
     """
-    margin = 2 * LAG + SMOOTH
     for first in range(0, len(levels), PART_STEPS):
-        begin = max(0, first - margin)
-        part = levels[begin : first + PART_STEPS + margin]
-        rounded = part.astype(np.float16, copy=False)  # as they are kept: the same bits either way
-        power = _smooth(band_powers(rounded, EDGES)) + np.float32(POWER_FLOOR)
-        loudness = 10 * np.log10(power)
-        change = _around(loudness[:, :-1] - loudness[:, 1:], np.subtract)
-        most = _around(np.maximum(power[:, :-1], power[:, 1:]), np.maximum)
+        begin = max(0, first - MARGIN)
+        part = levels[begin : first + PART_STEPS + MARGIN]
         own = slice(first - begin, first - begin + min(PART_STEPS, len(levels) - first))
-        yield change[own], power[own], most[own]
+        yield _changed(part, own)
+
+
+def _changed(part: Floats | Levels, own: slice) -> tuple[Floats, Floats, Floats]:
+    """Return what `_changes` yields of the steps `own`; the others of the part are their margin."""
+    rounded = part.astype(np.float16, copy=False)  # as they are kept: the same bits either way
+    power = _smooth(band_powers(rounded, EDGES)) + np.float32(POWER_FLOOR)
+    loudness = 10 * np.log10(power)
+    change = _around(loudness[:, :-1] - loudness[:, 1:], np.subtract)
+    most = _around(np.maximum(power[:, :-1], power[:, 1:]), np.maximum)
+    return change[own], power[own], most[own]
 
 
 def _around(rows: Floats, how: np.ufunc) -> Floats:

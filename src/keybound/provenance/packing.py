@@ -19,10 +19,10 @@ LEVEL = 6
 # Specified in docs/spec.md: what is stored cannot be read with another.
 DICTIONARY = (
     b'{"mac":"","record":{"bits":16,"columns":250,"created":"2026-01-01T00:00:00.000000Z",'
-    b'"detector":"","fields":{},"fingerprint":"","key":"","link":null,"nonce":"","party":"",'
+    b'"detector":"","fields":{},"fingerprint":"","key":"","link":null,"manifest":null,"nonce":"","party":"",'
     b'"payload":"","position":null,"provider":null,"public":false,"rate":16000,'
     b'"registry_key":"","samples":160000,"serial":null,"sha256":"","system":null,'
-    b'"system_version":null,"version":2}}\n'
+    b'"system_version":null,"version":3}}\n'
 )
 
 

@@ -20,18 +20,22 @@ from keybound.provenance import packing, positions, records, serials
 from keybound.provenance.database import Database, TakenError, Value
 from keybound.provenance.records import Stamped
 
-COLUMNS = "serial, party, key, position, created, nonce, sha256, data"
-KEEP = f"INSERT INTO record ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING number"
+COLUMNS = "serial, party, key, position, created, nonce, sha256, manifest, data"
+KEEP = f"INSERT INTO record ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def keep(database: Database, stamped: Stamped) -> int:
-    """Add a record and return its number; raise an error where another has its serial."""
+    """Add a record and return its number.
+
+    Raise an error where another has its serial or its manifest.
+    """
     serial = stamped.record.serial
     try:
         number = int(database.rows(KEEP, columns(stamped))[0][0])
     except TakenError:
-        raise RegistryError(f"there is a record with serial {serial} already") from None
+        what = f"there is a record with serial {serial} already, or with its manifest"
+        raise RegistryError(what) from None
     if serial is not None:
         serials.reserve(database, [serial])
     return number
@@ -42,7 +46,8 @@ def columns(stamped: Stamped) -> tuple[Value, ...]:
     one = stamped.record
     sha256 = None if one.sha256 is None else bytes.fromhex(one.sha256)
     found_by = (one.serial, one.party, one.key, one.position, microseconds(one.created))
-    return (*found_by, one.nonce or None, sha256, packing.packed(stamped.to_bytes()))
+    manifest = None if one.manifest is None else one.manifest.id
+    return (*found_by, one.nonce or None, sha256, manifest, packing.packed(stamped.to_bytes()))
 
 
 def microseconds(moment: datetime) -> int:

@@ -21,11 +21,12 @@ from keybound.crypto import codes, keystream, signing
 from keybound.crypto.keys import KEY_ID_BYTES, Key
 from keybound.errors import KeyBoundError, NotGenuineError, RecordError
 from keybound.identity.identifier import SERIAL_BITS
-from keybound.provenance import declared
+from keybound.provenance import declared, manifest
 from keybound.provenance.declared import NOTHING, Declared, canonical, check_text
 from keybound.provenance.fingerprint import Fingerprint
+from keybound.provenance.manifest import Manifest
 
-VERSION = 2
+VERSION = 3
 MAC_LABEL = "keybound-1/record"
 MAC_BYTES = 32
 SIGNED = b"keybound-1/record-signature\0"  # the purpose of a signature, before what it signs
@@ -55,6 +56,7 @@ class Record:
     registry_key: str | None = None  # the id of the key that encrypts its block
     public: bool = False  # whether that is the published key
     declared: Declared = NOTHING
+    manifest: Manifest | None = None  # of C2PA, where the file was signed
     version: int = VERSION
 
     def __post_init__(self) -> None:
@@ -76,6 +78,8 @@ class Record:
         if not (0 <= self.samples < 1 << 53 and 0 < self.rate < 1 << 31):
             raise RecordError("the length or the rate of a record is out of range")
         self._check_identifier()
+        if self.manifest is not None:
+            manifest.check(self.manifest)
 
     def _check_identifier(self) -> None:
         if self.registry_key is not None:
@@ -101,6 +105,7 @@ class Record:
             "detector": self.detector,
             "fingerprint": base64.b64encode(self.fingerprint.data).decode(),
             "key": self.key,
+            "manifest": None if self.manifest is None else self.manifest.members(),
             "nonce": self.nonce.hex(),
             "party": self.party,
             "payload": f"{self.payload:0{(self.bits + 3) // 4}x}",
@@ -264,6 +269,7 @@ def _record(fields: dict[str, Any]) -> Record:
         registry_key=fields["registry_key"],
         public=fields["public"],
         declared=declared.parse(fields),
+        manifest=manifest.parse(fields["manifest"]),
         version=fields["version"],
     )
 

@@ -35,6 +35,7 @@ from keybound.provenance.parties import Party
 from keybound.provenance.pending import Unfinished
 from keybound.provenance.positions import Reserved
 from keybound.provenance.records import Entry, Stamped
+from keybound.provenance.tokens import Tokens
 from keybound.provenance.transfer import Imported
 
 
@@ -159,6 +160,12 @@ class Registry:
         row = self._database.row("SELECT number, data FROM record WHERE serial = ?", (serial,))
         return None if row is None else self._entry(*row)
 
+    def of_manifest(self, manifest_id: str) -> Entry | None:
+        """Return the record with a C2PA manifest of this id; None if there is none."""
+        query = "SELECT number, data FROM record WHERE manifest = ?"
+        row = self._database.row(query, (manifest_id,))
+        return None if row is None else self._entry(*row)
+
     @property
     def size(self) -> int:
         """Return how many records there are at most: the number of the last one."""
@@ -269,6 +276,11 @@ class Registry:
         made = {name: self._database.rows(query(table))[0][0] for name, table in counted.items()}
         used = self._database.rows("SELECT count(serial) FROM record")[0][0]
         return made | {"void": made["serials"] - used}
+
+    @property
+    def tokens(self) -> Tokens:
+        """Return the tokens of those who may ask a service of this registry."""
+        return Tokens(self._database)
 
     def unfinished(self) -> tuple[Unfinished, ...]:
         """Return what machines have not ended: files about to appear, and tasks of a batch."""

@@ -12,7 +12,7 @@ from keybound import output, stages
 from keybound.errors import RegistryError
 from keybound.provenance.database import Database, is_address
 
-VERSION = 7
+VERSION = 8
 # The payload is hex text, because integers end at 64 bits; a path is bytes, since not all are text.
 PARTY = """
 CREATE TABLE party (
@@ -46,12 +46,16 @@ CREATE TABLE record (
     created  INTEGER NOT NULL,
     nonce    BLOB,
     sha256   BLOB,
+    manifest TEXT,
     data     BLOB    NOT NULL
 )
 """
 RECORD_AT = "CREATE INDEX record_at ON record (key, position)"
 RECORD_OF = "CREATE INDEX record_of ON record (sha256) WHERE sha256 IS NOT NULL"
 RECORD_SERIAL = "CREATE UNIQUE INDEX record_serial ON record (serial) WHERE serial IS NOT NULL"
+RECORD_MANIFEST = (
+    "CREATE UNIQUE INDEX record_manifest ON record (manifest) WHERE manifest IS NOT NULL"
+)
 # Every serial that was drawn: one that no record has is void, or about to be used.
 SERIAL = "CREATE TABLE serial (serial INTEGER NOT NULL PRIMARY KEY)"
 # The keys of identifiers: new marks use the last.
@@ -99,9 +103,31 @@ CREATE TABLE pending (
     stage    BLOB    NOT NULL
 )
 """
+# Who may ask a service: the hash of each secret, times in microseconds since 1970.
+TOKEN = """
+CREATE TABLE token (
+    number   INTEGER PRIMARY KEY AUTOINCREMENT,
+    hash     BLOB    NOT NULL UNIQUE,
+    name     TEXT    NOT NULL,
+    scopes   TEXT    NOT NULL,
+    party    TEXT,
+    daily    INTEGER NOT NULL,
+    created  INTEGER NOT NULL,
+    ends     INTEGER
+)
+"""
+# Answers to tokens by the day since 1970; those to all tokens have no name.
+ANSWERED = """
+CREATE TABLE answered (
+    token    TEXT    NOT NULL,
+    day      INTEGER NOT NULL,
+    given    INTEGER NOT NULL,
+    PRIMARY KEY (token, day)
+)
+"""
 NEW = (
-    *(PARTY, PARTY_KEY, RECORD, RECORD_AT, RECORD_OF, RECORD_SERIAL, SERIAL, REGISTRY_KEY),
-    *(SETTING, STREAM, RESERVED, RESERVED_BY, PENDING),
+    *(PARTY, PARTY_KEY, RECORD, RECORD_AT, RECORD_OF, RECORD_SERIAL, RECORD_MANIFEST, SERIAL),
+    *(REGISTRY_KEY, SETTING, STREAM, RESERVED, RESERVED_BY, PENDING, TOKEN, ANSWERED),
 )
 
 

@@ -1,1 +1,1 @@
-"""The public detector as an HTTP service, and its page. Needs the extra serve; knows no keys."""
+"""A service over HTTP: the public detector with its page, and marking and verdicts with tokens."""

@@ -4,58 +4,25 @@ The log has one line for each request: method, route, status, bytes, seconds. It
 address, no name of a file and nothing of what was found.
 """
 
-import asyncio
-import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Any
 
-from fastapi import FastAPI, Query, Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
-from pydantic import ValidationError
-from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import keybound
-from keybound import stages
-from keybound.model.detection import FALSE_ALARMS, LEAST_FALSE_ALARMS, MOST_FALSE_ALARMS
-from keybound.server import links, refusals, site
-from keybound.server.answers import BODY, REFUSALS, Found, Health, Link
-from keybound.server.limits import Limits, RefusedError, busy, too_large
+from keybound.model.detection import FALSE_ALARMS
+from keybound.server import bodies, private, refusals, resolution, site
+from keybound.server.answers import BODY, REFUSALS, FalseAlarms, Found, Health
+from keybound.server.bodies import Uploaded
+from keybound.server.counting import in_fixed_time
 from keybound.server.metrics import Metrics
-from keybound.server.pool import Pool
-from keybound.server.spool import Spool, Upload, receive
+from keybound.server.state import State
 
 log = logging.getLogger("keybound.server")
 METHODS = ("GET", "HEAD", "POST")  # that are counted by their names
-LINK_BYTES = 8 << 10  # of a request that holds a link
-
-
-@dataclass
-class State:
-    """What all requests share."""
-
-    limits: Limits
-    model: str | None = None
-    fetches: bool = True  # links
-    allowed: frozenset[tuple[str, int]] = links.NONE  # addresses for links in tests
-    metrics: Metrics = field(default_factory=Metrics)
-    pool: Pool = field(init=False)
-    spool: Spool = field(init=False)
-
-    @contextlib.asynccontextmanager
-    async def open(self, _: object = None) -> AsyncIterator[None]:
-        """Hold the workers and the folder of uploads while the service runs."""
-        self.pool = Pool(self.limits, self.model)
-        with stages.scratch() as folder:
-            self.spool = Spool(folder, self.limits)
-            try:
-                await self.pool.start()
-                yield
-            finally:
-                await self.pool.close()
 
 
 def make(state: State) -> ASGIApp:
@@ -69,35 +36,27 @@ def describe(state: State) -> FastAPI:
     app = FastAPI(
         title="KeyBound detector",
         version=keybound.__version__,
-        description="Detects whether speech carries a KeyBound mark. Nothing is kept.",
+        description="Detects whether speech carries a KeyBound mark, and who issued it.",
         docs_url=None,  # both load scripts from elsewhere
         redoc_url=None,
         lifespan=state.open,
     )
     refusals.add(app)
-    rate = Query(ge=LEAST_FALSE_ALARMS, le=MOST_FALSE_ALARMS)
 
     @app.post("/detect", responses=REFUSALS, response_model=Found, openapi_extra=BODY)
-    async def detect(
-        request: Request, false_alarms: Annotated[float, rate] = FALSE_ALARMS
-    ) -> Response:
+    async def detect(request: Request, false_alarms: FalseAlarms = FALSE_ALARMS) -> Response:
         """Detect whether a recording carries a mark, and where.
 
         The body is the recording itself, or as JSON a link to it. The answer is that of
         `keybound detect --json`. Nothing is kept.
         """
-        if state.pool.full:  # known before the body comes in
-            raise busy()
-        with state.spool.upload() as upload:
-            await _take(request, upload, state)
-            state.metrics.bytes += upload.size
-            request.scope["keybound.bytes"] = upload.size
-            gone = asyncio.ensure_future(_gone(request))
-            try:
-                found = await state.pool.detect(upload.path, false_alarms, gone)
-            finally:
-                gone.cancel()
+        async with bodies.uploaded(request, state) as recording:
+            found = await _detected(request, recording, state, false_alarms)
         return JSONResponse(found)
+
+    if state.place is not None:
+        private.add(app, state)
+        resolution.add(app, state)
 
     @app.get("/health", responses={503: {"model": Health}})
     async def health(response: Response) -> Health:
@@ -117,49 +76,19 @@ def describe(state: State) -> FastAPI:
     return app
 
 
-async def _take(request: Request, upload: Upload, state: State) -> None:
-    """Write the recording of a request to an upload."""
-    limits = state.limits
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind.startswith("multipart/"):
-        raise RefusedError(415, "forms are not read", "send the file itself as the body")
-    size = request.headers.get("content-length")
-    if size is not None and int(size) > limits.body_bytes:
-        raise too_large(limits)
-    try:
-        if kind == "application/json":
-            link = await _link(request, limits)
-            refusals.body_is_read(request)
-            if not state.fetches:
-                raise RefusedError(422, "this service fetches no links", "upload the file")
-            await links.fetch(link, upload, limits, state.allowed)
-        else:
-            await receive(request.stream(), upload, limits)
-            refusals.body_is_read(request)
-    except ClientDisconnect:
-        raise RefusedError(499, "the client has gone") from None
-
-
-async def _link(request: Request, limits: Limits) -> str:
-    """Return the link in the JSON of a request."""
-    body = bytearray()
-    try:
-        async with asyncio.timeout(limits.grace_s):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > LINK_BYTES:
-                    raise RefusedError(422, "the JSON is too long", "send one link")
-        return Link.model_validate_json(body).url
-    except TimeoutError:
-        raise RefusedError(408, "the request came in too slowly", "send it again") from None
-    except ValidationError:
-        raise RefusedError(422, "the JSON holds no link", 'send {"url": "https://…"}') from None
-
-
-async def _gone(request: Request) -> None:
-    """Return when the client has closed its connection."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+async def _detected(
+    request: Request, recording: Uploaded, state: State, false_alarms: float
+) -> dict[str, Any]:
+    """Return the detection in a file, with what the registry says of an identifier it issued."""
+    said = await state.pool.ask("detect", *recording, false_alarms=false_alarms)
+    found: dict[str, Any] = said["found"]
+    if said["own"]:
+        state.count_public(request)
+        asked = state.pool.ask("look up", *recording, false_alarms=false_alarms)
+        told = await in_fixed_time(state.limits.fixed_s, asked, lambda one: one["seconds"])
+        for one in found["claimed"]:
+            one["record"] = told["records"].get(one["identifier"])
+    return found
 
 
 def _gauges(state: State) -> dict[str, float]:
@@ -170,6 +99,7 @@ def _gauges(state: State) -> dict[str, float]:
         "recordings_waiting": state.pool.waiting,
         "uploads": state.spool.count,
         "upload_bytes_held": state.spool.held,
+        "streams": 0 if state.place is None else state.streams.count,
     }
 
 

@@ -19,7 +19,14 @@ class Limits:
     # A body may take `grace_s`, and a second more for each `least_rate` of its bytes.
     grace_s: float = 20.0
     least_rate: int = 32 << 10  # bytes a second
+    streams: int = 16  # that are marked as they come, at once
     link_s: float = 30.0  # to fetch a link, redirects included
+    # Of public answers that use a key or a record, in an hour.
+    public_by_address: int = 20
+    public_total: int = 1000
+    asked_total: int = 1000  # answers in a day to all tokens that may only ask
+    # Such answers come at a multiple of it, and of it for each minute of audio that is begun.
+    fixed_s: float = 2.0
 
 
 class RefusedError(Exception):

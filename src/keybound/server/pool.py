@@ -11,12 +11,12 @@ import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 from keybound.errors import DEBUG, KeyBoundError
+from keybound.server.jobs import Setup
 from keybound.server.limits import Limits, RefusedError, busy
-from keybound.server.worker import Setup
+from keybound.server.spool import Upload
 
 START_S = 60.0
 LINE_BYTES = 4 << 20  # of an answer; thirty minutes of spans take a tenth of it
@@ -27,9 +27,16 @@ THREADS = dict.fromkeys(("KEYBOUND_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_TH
 class Pool:
     """Worker processes. `waiting` counts the recordings that wait for one, `busy` those at work."""
 
-    def __init__(self, limits: Limits, model: str | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        model: str | None = None,
+        place: str | None = None,
+        signer: str | None = None,
+    ) -> None:
         self.limits = limits
-        self._setup = Setup(model, limits.longest_s, limits.decoded_bytes, limits.worker_bytes)
+        most = (limits.longest_s, limits.decoded_bytes, limits.worker_bytes)
+        self._setup = Setup(model, *most, place, signer)
         self._free: asyncio.Queue[Process] = asyncio.Queue()
         self._all: set[Process] = set()
         self._starting: set[asyncio.Task[None]] = set()
@@ -58,25 +65,24 @@ class Pool:
             task.cancel()
         await asyncio.gather(*self._starting, return_exceptions=True)
         for one in self._all:
-            _kill(one)
+            kill(one)
             await one.wait()
 
-    async def detect(
-        self, path: Path, false_alarms: float, gone: asyncio.Future[Any]
+    async def ask(
+        self, do: str, file: Upload, gone: asyncio.Future[None], **options: Any
     ) -> dict[str, Any]:
-        """Return the detection in a file as plain values, when a worker was free for it.
+        """Return what a job on a file gives as plain values, when a worker was free for it.
 
         What still waits when `gone` is done is given up.
         """
-        job = json.dumps({"path": str(path), "false_alarms": false_alarms}).encode() + b"\n"
+        job = json.dumps({"do": do, "path": str(file.path), **options}).encode() + b"\n"
         async with self._worker(gone) as worker:
             said = await self._ask(worker, job)
         if "error" in said:
             raise RefusedError(422, said["error"], said["hint"])
         if "failed" in said:
-            raise RefusedError(500, f"detection failed: {said['failed']}", "please report it")
-        found: dict[str, Any] = said["found"]
-        return found
+            raise RefusedError(500, f"the service failed: {said['failed']}", "please report it")
+        return said
 
     @contextlib.asynccontextmanager
     async def _worker(self, gone: asyncio.Future[Any]) -> AsyncIterator[Process]:
@@ -126,7 +132,7 @@ class Pool:
 
     def _replace(self, worker: Process) -> None:
         """End a worker with all it has started, and start another."""
-        _kill(worker)
+        kill(worker)
         self._all.discard(worker)
         if not self._closed:
             self.replaced += 1
@@ -142,7 +148,7 @@ class Pool:
             await asyncio.sleep(1)
 
     async def _start(self) -> None:
-        command = (sys.executable, "-m", "keybound.server.worker", json.dumps(self._setup))
+        command = (sys.executable, "-m", "keybound.server.worker")
         noise = None if os.environ.get(DEBUG) else DEVNULL
         # A session of its own: what a worker starts ends with it, and Ctrl-C is the server's.
         worker = await asyncio.create_subprocess_exec(
@@ -154,12 +160,14 @@ class Pool:
             start_new_session=True,
             env=os.environ | THREADS,
         )
+        assert worker.stdin is not None
         assert worker.stdout is not None
         try:
             async with asyncio.timeout(START_S):
+                worker.stdin.write(json.dumps(self._setup).encode() + b"\n")
                 self.weights = json.loads(await worker.stdout.readline())["ready"]
         except BaseException as error:
-            _kill(worker)
+            kill(worker)
             if isinstance(error, ValueError | TimeoutError):
                 hint = f"{DEBUG}=1 shows why"
                 raise KeyBoundError("a detection worker cannot start", hint=hint) from error
@@ -168,6 +176,7 @@ class Pool:
         self._free.put_nowait(worker)
 
 
-def _kill(worker: Process) -> None:
+def kill(worker: Process) -> None:
+    """End a process with all it has started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(worker.pid, signal.SIGKILL)

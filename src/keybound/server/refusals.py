@@ -43,6 +43,8 @@ async def _refused(request: Request, error: Exception) -> Any:
     made = _answer(error.status, error.message, error.hint)
     if error.retry_s is not None:
         made.headers["Retry-After"] = str(error.retry_s)
+    if error.status == 401:
+        made.headers["WWW-Authenticate"] = "Bearer"
     return made if READ in request.scope else _lingering(made)
 
 

@@ -9,7 +9,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from keybound.errors import KeyBoundError
-from keybound.server.app import State, make
+from keybound.server.app import make
+from keybound.server.state import State
 
 HEAD_S = 10.0  # for the line and the headers of a request
 CONNECTIONS = 1024
@@ -35,12 +36,14 @@ def server(state: State) -> uvicorn.Server:
         ws="none",
         lifespan="on",
         log_config=None,
-        access_log=False,  # which holds addresses
+        access_log=False,
         server_header=False,
         proxy_headers=False,
         limit_concurrency=CONNECTIONS,
         timeout_graceful_shutdown=STOP_S,
     )
+    # It would hold addresses and queries, whoever adds a handler to it.
+    logging.getLogger("uvicorn.access").disabled = True
     return uvicorn.Server(config)
 
 

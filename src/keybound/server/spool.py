@@ -20,7 +20,7 @@ class Upload:
     def __init__(self, spool: "Spool", folder: Path, file: BinaryIO) -> None:
         self._spool, self._file = spool, file
         self.folder, self.path = folder, folder / "recording"
-        self.size = 0
+        self.size = self.held = 0
 
     def write(self, chunk: bytes) -> None:
         """Add bytes; refuse those beyond the limit of a body or of the spool."""
@@ -29,12 +29,17 @@ class Upload:
             raise too_large(limits)
         if self._spool.held + len(chunk) > limits.spool_bytes:
             raise busy()
-        self._spool.held += len(chunk)
+        self.hold(len(chunk))
         self.size += len(chunk)
         try:
             self._file.write(chunk)
         except OSError as error:  # the disk is full
             raise busy() from error
+
+    def hold(self, count: int) -> None:
+        """Count bytes that are on the disk for this request, until it ends."""
+        self.held += count
+        self._spool.held += count
 
 
 class Spool:
@@ -58,7 +63,7 @@ class Spool:
             try:
                 yield upload
             finally:
-                self.held -= upload.size
+                self.held -= upload.held
                 self.count -= 1
                 shutil.rmtree(folder, ignore_errors=True)
 

@@ -121,8 +121,11 @@ class Known:
                 if not record.public and record.registry_key == ids[one.key]:
                     keyed.append(one)
                     yield one, entry
-        if _cover(keyed, prepared.seconds):
-            return
+        if not _cover(keyed, prepared.seconds):
+            yield from self.claimed(prepared)
+
+    def claimed(self, prepared: Prepared) -> Iterator[tuple[Reading, Entry | None]]:
+        """Yield the public identifiers that a recording spells, each with its record if any."""
         for one in read_public(prepared.found):
             own = one.issuer == self.registry.issuer
             entry = self.registry.of_serial(one.serial) if own else None

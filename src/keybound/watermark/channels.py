@@ -59,7 +59,8 @@ class ChannelFeeder:
     """Feeds all channels of a recording to a network, to the levels, or both, block by block.
 
     `network` returns rows of `width` numbers for the frames of a sound at `rate`, and holds no
-    state that its `copy` would share.
+    state that its `copy` would share. With `passing` the levels of all channels together are not
+    kept but handed on (`passed`), and those of single channels are left out.
     """
 
     def __init__(
@@ -71,8 +72,9 @@ class ChannelFeeder:
         network: Feeder | None = None,
         width: int = 0,
         levels: bool = False,
+        passing: bool = False,
     ) -> None:
-        self._channels, self.rate = channels, rate
+        self._channels, self.rate, self._passing = channels, rate, passing
         first = _Sound(
             Resampler(sample_rate, rate, 1), network, pattern.level_feeder() if levels else None
         )
@@ -128,6 +130,12 @@ class ChannelFeeder:
             kept.update((channel, rows.all(last=last)) for channel, rows in distinct.items())
         return kept
 
+    def passed(self) -> Levels:
+        """Return the levels of all channels together since the last call: (steps, bands)."""
+        levels: Levels = self._combined.all(last=True)
+        self._combined = Rows(pattern.BANDS, np.float16)
+        return levels
+
     def _columns(self, samples: Floats) -> dict[int, Floats]:
         """Return the samples of each view, (samples, 1); make sounds of views that differ."""
         if self._channels == 1:
@@ -182,7 +190,8 @@ class ChannelFeeder:
 
     def _has_room(self, sounds: int) -> bool:
         """Return whether the levels of so many sounds may be kept, each by itself."""
-        return sounds * len(self._combined) * pattern.STEP_S <= MOST_LEVELS_S
+        room = sounds * len(self._combined) * pattern.STEP_S <= MOST_LEVELS_S
+        return room and not self._passing
 
 
 def combined(levels: list[Floats], counts: list[int]) -> Floats:

@@ -22,6 +22,7 @@ from keybound.errors import AudioError
 from keybound.output import Part
 from keybound.provenance import fingerprint
 from keybound.provenance.fingerprint import Fingerprint
+from keybound.provenance.manifest import Manifest
 from keybound.seal.search import SealSearch
 from keybound.types import Analysis, Detection, Levels
 from keybound.watermark.channels import ChannelFeeder
@@ -40,6 +41,7 @@ from keybound.watermark.watermarker import BLOCK_S, Watermarker
 Progress = Callable[[int, int], None]  # frames done, of so many
 
 Appear = Callable[[Part, "Written"], None]
+Sign = Callable[[Path], Manifest]  # signs a file in place
 
 NO_FINGERPRINT = Fingerprint(0, b"")
 _BLOCK_SAMPLES = 1 << 22  # in all channels: what bounds memory at high rates
@@ -59,6 +61,7 @@ class Written:
     fingerprint: Fingerprint = NO_FINGERPRINT
     not_carried: tuple[str, ...] = ()  # metadata of the host that the output cannot hold
     verdict: Verdict | None = None  # on what was read back; None: it was not
+    manifest: Manifest | None = None  # of C2PA; None: the file is not signed
 
 
 def _publish(part: Part, _: Written) -> None:
@@ -75,20 +78,21 @@ def embed(
     check: bool = True,
     replace: bool = False,
     progress: Progress = lambda *_: None,
+    sign: Sign | None = None,
     appear: Appear = _publish,
 ) -> Written:
     """Embed a mark in a file, write it to `output` and return what was written.
 
     With `check` the mark is verified from the written file, after its encoder; if it cannot be
     read, an error says why and no output is left. Without it half the time is needed. The output
-    has the host's mode. `appear` is called with the finished part, and publishes it.
+    has the host's mode. `sign` signs the finished part, and `appear` publishes it.
     """
     mode, rounds = outputs.mode_of(host), 2 if check else 1
     with outputs.staged(output, source=host, replace=replace, mode=mode) as part:
         written = _write(marker, host, part.path, options, lambda n, of: progress(n, rounds * of))
         if check:
             analysis = analyse(marker, part.path, progress=lambda n, of: progress(of + n, 2 * of))
-            verdict = _read_back(marker, analysis, options, written.position, rho)
+            verdict = read_back(marker, analysis, options, written.position, rho)
             if not verdict.rule_holds:
                 why = why_unreadable(written.power, written.seconds)
                 raise AudioError(f"{host} does not hold a mark: {why}", hint="nothing was written")
@@ -96,12 +100,14 @@ def embed(
             levels = analysis.levels[None]
         else:
             levels = levels_of(part.path)
+        if sign is not None:
+            written = dataclasses.replace(written, manifest=sign(part.path))
         written = _described(written, part.path, levels)
         appear(part, written)
     return written
 
 
-def _read_back(
+def read_back(
     marker: Watermarker,
     analysis: Analysis,
     options: EmbedOptions,
@@ -172,10 +178,15 @@ def analyse(
     recording: str | os.PathLike[str],
     options: DetectOptions = USUAL,
     *,
+    longest_s: float = math.inf,
     progress: Progress = lambda *_: None,
 ) -> Analysis:
-    """Return the detection in a file with the levels in which seals and records are searched."""
-    return _pushed(marker, recording, options, levels=True, progress=progress).analysis()
+    """Return the detection in a file with the levels in which seals and records are searched.
+
+    `longest_s` is that of `detect`.
+    """
+    own = _pushed(marker, recording, options, levels=True, longest_s=longest_s, progress=progress)
+    return own.analysis()
 
 
 def _pushed(

@@ -60,14 +60,27 @@ def identify(
     prepared = Prepared(analysis)
     named = list(known.named(prepared))
     made = [
-        _unverified(one, known, None, "of which there is no record here")
-        if entry is None
-        else _by_identifier(prepared, card, known, one, entry, options, len(named))
+        _by_identifier(prepared, card, known, one, entry, options, len(named))
         for one, entry in named
     ]
     if prepared.found.present and not any(one.reaches("attributed") for one in made):
         made += _by_audio(prepared, card, known, options)
     return sorted(made, key=lambda one: -GRADES.index(one.grade))
+
+
+def identify_public(
+    card: Card, analysis: Analysis, known: Known
+) -> list[tuple[Identified, Entry | None]]:
+    """Return what is known of each public identifier of a recording, with the record it names.
+
+    No other record is compared: what this takes depends on the identifiers alone.
+    """
+    prepared = Prepared(analysis)
+    named = list(known.claimed(prepared))
+    return [
+        (_by_identifier(prepared, card, known, one, entry, USUAL, len(named)), entry)
+        for one, entry in named
+    ]
 
 
 def _unverified(reading: Reading, known: Known, entry: Entry | None, why: str) -> Identified:
@@ -94,11 +107,13 @@ def _by_identifier(
     card: Card,
     known: Known,
     reading: Reading,
-    entry: Entry,
+    entry: Entry | None,
     options: Options,
     among: int,
 ) -> Identified:
     """Return what holds of the record that one of several identifiers named."""
+    if entry is None:
+        return _unverified(reading, known, None, "of which there is no record here")
     try:
         claim = _claim(known, entry, card.bits)
     except KeyBoundError as error:  # such as a party that was removed

@@ -44,7 +44,8 @@ class RecordedStream:
     ) -> None:
         self._known, self._card, self._reserved = known, marker.card, reserved
         self._embedder = marker.embedder(sample_rate, reserved.options, channels=channels)
-        self._levels = ChannelFeeder(sample_rate, channels, levels=True)
+        self._levels = ChannelFeeder(sample_rate, channels, levels=True, passing=True)
+        self._fingerprint = fingerprint.Taker()
         self._given = 0
         self.record: int | None = None
         self.position = reserved.options.position
@@ -70,7 +71,7 @@ class RecordedStream:
             self.position,
             self._given,
             self._embedder.sample_rate,
-            fingerprint=fingerprint.take(self._levels.levels(last=True)[None]),
+            fingerprint=self._fingerprint.finish(),
         )
         self.record = self._known.append(self._reserved.stamped(self._card, written))
         return rest
@@ -84,6 +85,7 @@ class RecordedStream:
             block = checked.astype(np.float32, copy=False)
         self._given += len(block)
         self._levels.push(block, end=end)
+        self._fingerprint.push(self._levels.passed())
         return marked
 
 

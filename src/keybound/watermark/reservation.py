@@ -70,6 +70,7 @@ class Reservation:
             registry_key=None if issued is None else issued.registry_key,
             public=issued is not None and issued.registry_key is None,
             declared=self.declared,
+            manifest=written.manifest,
         )
         return records.stamp(made, options.key)
 

@@ -6,9 +6,9 @@ from keybound.crypto import codes
 from keybound.identity.identifier import written
 from keybound.provenance.origin import UNTRACED, Origin
 from keybound.seal.search import NOTHING, SEALED_P, Sealed
+from keybound.types import GRADES as GRADES
 from keybound.types import Detection, Span
 
-GRADES = ("none", "present", "attributed", "sealed")  # what holds, the least first
 LAYERS = 2  # of sealed evidence that share the chance of a false answer: pattern, identifier
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from keybound.audio.metadata import au, chunks, flac, id3, m4a, ogg
+from keybound.audio.metadata import au, c2pa, chunks, flac, id3, m4a, ogg
 from keybound.audio.metadata.model import LIMIT_BYTES, Meaning, Metadata, Piece, unique
 
 __all__ = ["LIMIT_BYTES", "Metadata", "add", "chapters_of", "read"]
@@ -38,9 +38,9 @@ def read(path: Path, kind: str, chapters: bytes = b"") -> Metadata:
     with path.open("rb") as raw, mmap.mmap(raw.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         data = cast(bytes, mapped)  # a slice of either is bytes
         try:
-            if kind == "M4A":
-                return m4a.read(data, chapters)
-            return _READ.get(kind, chunks.read)(data)
+            reads = _READ.get(kind, chunks.read)
+            said = m4a.read(data, chapters) if kind == "M4A" else reads(data)
+            return said if c2pa.media_type_of(data) is None else c2pa.without(said)
         except (struct.error, ValueError, IndexError):  # what no reader could foresee
             return Metadata(lost=("metadata",))
 

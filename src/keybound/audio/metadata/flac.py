@@ -32,20 +32,27 @@ def write(part: Path, pieces: tuple[Piece, ...]) -> None:
     """Put blocks behind STREAMINFO; the file's own comments stay if there are no others."""
     with part.open("rb+") as file:
         head = file.read(1 << 16)
-        own = list(_blocks(head, 0))
-        kinds = {one.data[0] & 0x7F for one in pieces}
-        made = [head[4 : 4 + 38], *(one.data for one in pieces)]
-        made += [
-            head[at : at + size + 4]
-            for kind, at, size in own
-            if kind not in kinds and kind not in (STREAMINFO, PADDING)
-        ]
-        flags = [*[0] * (len(made) - 1), 0x80]  # the last one says so
-        blocks = [
-            bytes([one[0] & 0x7F | last]) + one[1:] for one, last in zip(made, flags, strict=True)
-        ]
-        _, at, size = own[-1]
-        splice(file, 4, at + 4 + size, b"".join(blocks))
+        _, at, size = _blocks(head, 0)[-1]
+        sound = at + 4 + size
+        splice(file, 0, sound, with_pieces(head[:sound], pieces))
+
+
+def with_pieces(data: bytes, pieces: tuple[Piece, ...]) -> bytes:
+    """Return the beginning of a FLAC with blocks behind STREAMINFO, as `write` puts them."""
+    own = _blocks(data, 0)
+    kinds = {one.data[0] & 0x7F for one in pieces}
+    made = [data[4 : 4 + 38], *(one.data for one in pieces)]
+    made += [
+        data[at : at + size + 4]
+        for kind, at, size in own
+        if kind not in kinds and kind not in (STREAMINFO, PADDING)
+    ]
+    flags = [*[0] * (len(made) - 1), 0x80]  # the last one says so
+    blocks = [
+        bytes([one[0] & 0x7F | last]) + one[1:] for one, last in zip(made, flags, strict=True)
+    ]
+    _, at, size = own[-1]
+    return b"".join([data[:4], *blocks, data[at + 4 + size :]])
 
 
 def made(meaning: Meaning) -> tuple[tuple[Piece, ...], tuple[str, ...]]:

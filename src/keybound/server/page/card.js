@@ -1,6 +1,6 @@
 // The card of one recording: what is checked, then what was found.
 
-import { claims, sentence, words } from "./words.js";
+import { carried, claims, sentence, words } from "./words.js";
 import { peaks, wave } from "./wave.js";
 
 const POINTS = 4000; // of the overview that a waveform is drawn from
@@ -20,6 +20,8 @@ export function addCard(list, name, place) {
       part(".where").textContent = said.where;
       part(".meaning").textContent = said.meaning;
       part(".claimed").textContent = claims(found.claimed ?? []);
+      part(".manifest").textContent = carried(found.manifest);
+      card.dataset.agreement = found.manifest?.agreement ?? "";
       part(".figures").textContent =
         `Presence ${found.presence.toFixed(3)}, evidence ${found.evidence_s.toFixed(2)} s; ` +
         `${found.evidence_threshold_s.toFixed(2)} s would be a mark.`;

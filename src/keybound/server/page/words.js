@@ -36,9 +36,27 @@ export function words(found, seconds) {
 
 /** Return who is said to have made a recording; nothing if nobody is. */
 export function claims(claimed) {
-  if (!claimed.length) return "";
-  const list = claimed.map((one) => `${one.identifier} of issuer ${one.issuer}`).join(", ");
-  return `It claims the identifier ${list}. Anyone can write that; only the issuer can confirm it.`;
+  return claimed.map(claim).join(" ");
+}
+
+function claim({ identifier, issuer, record }) {
+  const name = `the identifier ${identifier} of issuer ${issuer}`;
+  if (record === undefined) {
+    return `It claims ${name}. Anyone can write that; only the issuer can confirm it.`;
+  }
+  if (record === null) return `It claims ${name}, but the issuer has no record of it.`;
+  const { provider, system, system_version: version, created, link } = record;
+  const who = [provider, [system, version].filter(Boolean).join(" ")].filter(Boolean).join(", ");
+  const made = `${who || "a provider without a name"}, ${created.slice(0, 10)}`;
+  const ask = link ? ` Ask at ${link}.` : "";
+  return record.claimed
+    ? `It claims ${name}, made by ${made}. Anyone can copy that, and this audio does not confirm it.${ask}`
+    : `It carries ${name}, and the issuer's record confirms it: ${made}.${ask}`;
+}
+
+/** Return what the C2PA manifest of a file says beside the mark; nothing if it has none. */
+export function carried(manifest) {
+  return manifest ? `The file carries a ${manifest.words}.` : "";
 }
 
 /** Return a problem as a sentence. */

@@ -1,0 +1,233 @@
+"""What a worker does with a recording: detect, look up who issued it, identify, verify, mark.
+
+Keys are read here and nowhere else in a service; none of them is in an answer. Knows no HTTP.
+"""
+
+import contextlib
+import math
+import resource
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from keybound.audio.recordings import Reader
+from keybound.crypto.signing import SigningKey
+from keybound.errors import AudioError, KeyFileError, RecordError, RegistryError
+from keybound.identity.reading import read_public
+from keybound.output import Part
+from keybound.provenance.declared import Declared
+from keybound.provenance.records import Entry
+from keybound.provenance.registry import Registry
+from keybound.provenance.signed_verdicts import Finding
+from keybound.types import Analysis
+from keybound.watermark import agreement, files, identification, statements, verification
+from keybound.watermark.candidates import Known
+from keybound.watermark.claims import Claim, party_claim
+from keybound.watermark.options import DetectOptions
+from keybound.watermark.plain import as_plain, identified_as_plain, verdict_as_plain
+from keybound.watermark.reservation import LEAST_S, reserve
+from keybound.watermark.verdict import GRADES
+from keybound.watermark.watermarker import Watermarker
+
+Answer = dict[str, Any]
+# What is wrong with the registry is no business of whoever asks, and may name its files.
+INTERNAL = (RegistryError, KeyFileError, RecordError)
+SUFFIXES = {
+    "WAV": ".wav", "WAVEX": ".wav", "RF64": ".wav", "FLAC": ".flac", "OGG": ".ogg", "MP3": ".mp3",
+    "AIFF": ".aiff", "CAF": ".caf", "W64": ".w64", "AU": ".au", "M4A": ".m4a",
+}  # fmt: skip
+
+
+class Setup(NamedTuple):
+    """What a worker is started with, as JSON in the first line of its input."""
+
+    model: str | None
+    longest_s: float
+    decoded_bytes: int
+    worker_bytes: int
+    place: str | None  # of the registry
+    signer: str | None  # file of the key that signs verdicts
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What a worker has at hand: networks, and a registry where the service has one."""
+
+    setup: Setup
+    marker: Watermarker
+    registry: Registry | None
+    signer: SigningKey | None = None
+
+    @property
+    def known(self) -> Registry:
+        """Return the registry."""
+        assert self.registry is not None  # the service asks only where it has one
+        return self.registry
+
+    def analysed(self, path: str, false_alarms: float) -> Analysis:
+        """Return the analysis of a file."""
+        how = DetectOptions(false_alarms)
+        with self.limited():
+            return files.analyse(self.marker, path, how, longest_s=self.setup.longest_s)
+
+    def claim(self, party: str) -> Claim:
+        """Return the claim of a party, with its newest key."""
+        return party_claim(self.known.get(party), self.marker.card.bits)
+
+    def answered(
+        self, path: str, found: Analysis, answer: Answer, said: Sequence[Finding]
+    ) -> Answer:
+        """Return an answer, with a signed verdict where there is something to sign."""
+        made: Answer = {"answer": answer, "seconds": _seconds(found)}
+        if said:
+            assert self.signer is not None  # the service asks only where it has one
+            own = statements.signed(self.marker.card, path, found.detection, said, self.signer)
+            made["signed"] = own.to_bytes().decode()
+        return made
+
+    @contextlib.contextmanager
+    def limited(self, most: int | None = None) -> Iterator[None]:
+        """Limit how large a file may become while audio is decoded; ffmpeg inherits it.
+
+        The file of a registry may be larger.
+        """
+        before, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        soft = self.setup.decoded_bytes if most is None else most
+        most = soft if hard == resource.RLIM_INFINITY else min(soft, hard)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (before, hard))
+
+    def unlimited(self) -> contextlib.AbstractContextManager[None]:
+        """Lift that limit, for the registry."""
+        return self.limited(resource.getrlimit(resource.RLIMIT_FSIZE)[1])
+
+
+def detect(bench: Bench, path: str, false_alarms: float) -> Answer:
+    """Return the detection in a file, and whether it claims an identifier of this registry."""
+    how = DetectOptions(false_alarms=false_alarms)
+    with bench.limited():
+        found = files.detect(bench.marker, path, how, longest_s=bench.setup.longest_s)
+    claims = read_public(found) if found.present else []
+    issuer = bench.registry.issuer if bench.registry is not None and claims else None
+    own = issuer is not None and any(one.issuer == issuer for one in claims)
+    with bench.limited():
+        manifest = agreement.of_file(path, found, claims)
+    return {"found": as_plain(found, claims, manifest), "own": own}
+
+
+def look_up(bench: Bench, path: str, false_alarms: float) -> Answer:
+    """Return what the records of public identifiers say, by identifier: no free fields."""
+    found = bench.analysed(path, false_alarms)
+    made = identification.identify_public(bench.marker.card, found, Known(bench.known))
+    named = [(one, entry) for one, entry in made if entry is not None]
+    said = {one.identifier: public_record(entry, claimed=one.claimed) for one, entry in named}
+    kept = [(one.identifier, entry.stamped.record.manifest) for one, entry in named]
+    ids = {name: manifest.id for name, manifest in kept if manifest is not None}
+    return {"records": said, "manifests": ids, "seconds": _seconds(found)}
+
+
+def public_record(entry: Entry, *, claimed: bool) -> Answer:
+    """Return what a record says to everybody."""
+    record = entry.stamped.record
+    told = record.declared
+    created = record.created.isoformat(timespec="seconds").replace("+00:00", "Z")
+    said = {"provider": told.provider, "system": told.system, "system_version": told.system_version}
+    return said | {"created": created, "link": told.link, "claimed": claimed}
+
+
+def identify(
+    bench: Bench, path: str, false_alarms: float, grade_only: bool, signed: bool
+) -> Answer:
+    """Return which recording it is and whose, for each mark; or the highest grade alone."""
+    found = bench.analysed(path, false_alarms)
+    made = identification.identify(bench.marker.card, found, Known(bench.known))
+    usual = "present" if found.detection.present else "none"
+    answer: Answer = {"grade": max([usual, *(one.grade for one in made)], key=GRADES.index)}
+    said = [statements.of_identified(one, found.detection) for one in made]
+    said = said or [statements.of_nobody(found.detection)]
+    if grade_only:
+        said = [Finding(answer["grade"], bound=said[0].bound)]  # the best comes first
+    else:
+        answer["marks"] = [identified_as_plain(one) for one in made]
+        beside = agreement.of_marks(path, found.detection, made, bench.known)
+        answer["manifest"] = None if beside is None else beside.as_plain()
+    return bench.answered(path, found, answer, said if signed else [])
+
+
+def verify(
+    bench: Bench, path: str, false_alarms: float, party: str, grade_only: bool, signed: bool
+) -> Answer:
+    """Return whether it is this party's mark; or the grade alone."""
+    claim = bench.claim(party)
+    found = bench.analysed(path, false_alarms)
+    (verdict,) = verification.judge(bench.marker.card, found, [claim], Known(bench.known))
+    said = statements.of_verdict(party, verdict)
+    if grade_only:
+        answer: Answer = {"grade": verdict.grade}
+        said = Finding(verdict.grade, party, bound=said.bound)
+    else:
+        answer = {"party": party} | verdict_as_plain(verdict)
+    return bench.answered(path, found, answer, [said] if signed else [])
+
+
+def embed(
+    bench: Bench,
+    path: str,
+    party: str,
+    public: bool,
+    excerpt: float,
+    system: str | None,
+    system_version: str | None,
+) -> Answer:
+    """Mark a file for a party, verify the mark and add its record, all in the file's folder."""
+    known, card = bench.known, bench.marker.card
+    with bench.limited():
+        length_s, suffix = _form(path)
+    if bench.setup.longest_s < length_s < math.inf:
+        what = f"{path} is longer than {bench.setup.longest_s:g} s"
+        raise AudioError(what, hint="cut it into shorter recordings")
+    whose = bench.claim(party)
+    given = reserve(
+        known,
+        whose,
+        short=length_s < LEAST_S,
+        public=public,
+        excerpt=excerpt,
+        declared=Declared(system=system, system_version=system_version),
+    )
+    record: list[int] = []
+
+    def appear(part: Part, made: files.Written) -> None:
+        with bench.unlimited():
+            record.append(known.appear(given.stamped(card, made), part))
+
+    output = Path(path).with_name(f"marked{suffix}")
+    with bench.limited():
+        files.embed(bench.marker, path, output, given.options, rho=whose.rho, appear=appear)
+    issued = None if given.issued is None else given.issued.name
+    return {"output": str(output), "record": record[0], "identifier": issued}
+
+
+def _form(path: str) -> tuple[float, str]:
+    """Return the length of a file, and how the name of one alike ends."""
+    with Reader(path) as file:
+        opus = file.subtype == "OPUS"
+        length_s = file.frames / file.sample_rate if file.frames > 0 else math.inf
+        return length_s, ".opus" if opus else SUFFIXES[file.format]
+
+
+def _seconds(found: Analysis) -> float:
+    return len(found.detection.frame_presence) * found.detection.frame_s
+
+
+JOBS: dict[str, Callable[..., Answer]] = {
+    "detect": detect,
+    "look up": look_up,
+    "identify": identify,
+    "verify": verify,
+    "embed": embed,
+}
