@@ -8,10 +8,11 @@ Recordings of one speaker are joined. `read` marks them with an identifier and a
 and prints the share whose serial is read. `wrong` opens what unmarked, attacked, otherwise marked
 and spliced excerpts spell with random keys, and counts the serials whose check holds and those that
 one of ten million records has. `cpu` prints the seconds of CPU beside detection, by the number of
-records. Set KEYBOUND_LYRA for Lyra, and KEYBOUND_THREADS=1.
+records and parties. Set KEYBOUND_LYRA for Lyra, and KEYBOUND_THREADS=1.
 """
 
 import argparse
+import itertools
 import random
 import tempfile
 import time
@@ -25,18 +26,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from registry_scale import fill
 
 from keybound.attacks import attack, available
 from keybound.audio import folders
 from keybound.crypto.keys import Key
 from keybound.identity import identifier, reading
-from keybound.identity.frame import KEYED
 from keybound.identity.identifier import Identifier
 from keybound.identity.permutation import Permutation
-from keybound.provenance import pending
-from keybound.provenance.fingerprint import Fingerprint
 from keybound.provenance.parties import Party
-from keybound.provenance.records import Record, stamp
 from keybound.watermark import verification
 from keybound.watermark.candidates import Known
 from keybound.watermark.claims import party_claim
@@ -47,6 +45,7 @@ from keybound.watermark.watermarker import Watermarker
 Clip = npt.NDArray[np.float32]
 RATE = 16_000
 RECORDS = 10**7  # of the registry in which serials of random keys are looked up
+SEARCHED = 10**5  # records of a party among which an excerpt is looked for by its audio, at most
 ATTACKS = (
     "clean", "mp3", "opus-16", "noise-20", "lowpass", "highpass", "resample", "griffin-lim",
     "lyra-6", "noise-10",
@@ -173,29 +172,15 @@ def wrong(asked: argparse.Namespace) -> None:
     print(f"{expected * RECORDS / 2**40:.1e} in all.")
 
 
-def fill(known: Registry, party: Party, key: Key, count: int) -> None:
-    """Add records of ten seconds with random fingerprints."""
-    database, chance = known._database, random.Random(23)
-    registry_key = known.newest_key().id
-    with database.writing():
-        for number in range(count):
-            one = Record(
-                created=datetime.now(UTC),
-                party=party.name,
-                payload=party.payload,
-                bits=16,
-                nonce=b"",
-                position=number + 1000,
-                key=key.id,
-                detector="c1" * 32,
-                samples=10 * RATE,
-                rate=RATE,
-                sha256=None,
-                fingerprint=Fingerprint(250, chance.randbytes(500)),
-                serial=number * 0x9E3779B97F % (1 << KEYED.block_bits - 24),
-                registry_key=registry_key,
-            )
-            pending.keep(database, stamp(one, key))
+def parties(known: Registry, folder: Path, count: int) -> list[tuple[Party, Key]]:
+    """Return so many new parties of a registry with their keys."""
+    whose = []
+    for number in range(count):
+        key, place = Key.generate(), folder / f"{number}.key"
+        key.write(place)
+        whose.append((Party(f"{number}", number, 16, 2, place, key.id, datetime.now(UTC)), key))
+        known.add(whose[-1][0])
+    return whose
 
 
 def spent(work: Callable[[], Any], times: int) -> float:
@@ -211,17 +196,15 @@ def spent(work: Callable[[], Any], times: int) -> float:
 def cpu(asked: argparse.Namespace) -> None:
     """Print the CPU of identifying and verifying beside that of detection."""
     marker, host = Watermarker(), hosts(asked.speech, 10)[0]
-    print("| records | detection, 10 s | identify | verify | 2 s by its audio |")
-    print("| --- " * 5 + "|")
-    for count in asked.records:
+    print("| records | parties | detection, 10 s | identify | verify | 2 s by its audio |")
+    print("| --- " * 6 + "|")
+    for count, many in itertools.product(asked.records, asked.parties):
         with tempfile.TemporaryDirectory() as folder, Registry(Path(folder) / "r.sqlite") as known:
             known.rotate_key(Path(folder) / "registry.key")
-            key = Key.generate()
-            key.write(Path(folder) / "maker.key")
-            maker = Party("maker", 1, 16, 2, Path(folder) / "maker.key", key.id, datetime.now(UTC))
-            known.add(maker)
-            fill(known, maker, key, count)
-            made = known.embed(host, RATE, party="maker").samples
+            whose = parties(known, Path(folder), many)
+            fill(known, whose, count)
+            maker = whose[many // 2][0]
+            made = known.embed(host, RATE, party=maker.name).samples
             found = marker.analyse(made, RATE)
             short = marker.analyse(made[4 * RATE : 6 * RATE], RATE)
             claim = [party_claim(maker, 16)]
@@ -230,10 +213,13 @@ def cpu(asked: argparse.Namespace) -> None:
                 spent(partial(marker.detect, made, RATE), 5),
                 spent(partial(known.identify_analysis, found), 5),
                 spent(partial(judge, Known(known)), 5),
-                spent(partial(known.identify_analysis, short), 1),
             ]
             assert known.identify_analysis(found)[0].grade == "sealed"
-        print(f"| {count:,} | {' | '.join(f'{one:.3f}' for one in times)} |", flush=True)
+            shown = [f"{one:.3f}" for one in times]
+            if count / many <= SEARCHED:
+                own = partial(verification.judge, marker.card, short, claim)
+                shown.append(f"{spent(partial(own, Known(known)), 1):.3f}")
+        print(f"| {count:,} | {many:,} | {' | '.join(shown)} |", flush=True)
 
 
 def main() -> None:
@@ -247,8 +233,10 @@ def main() -> None:
     parser.add_argument("--row", action="append", choices=list(ROWS))
     parser.add_argument("--public", action="store_true", help="read public identifiers")
     parser.add_argument("--records", type=int, action="append")
+    parser.add_argument("--parties", type=int, action="append")
     asked = parser.parse_args()
     asked.records = asked.records or [1000, 100_000]
+    asked.parties = asked.parties or [1]
     warnings.simplefilter("ignore")
     {"read": read, "wrong": wrong, "cpu": cpu}[asked.what](asked)
 

@@ -45,7 +45,7 @@ def serial_of(number: int) -> int:
     return number * 0x9E3779B97F % (1 << 40)
 
 
-def made(number: int, party: Party, key: Key) -> Stamped:
+def made(number: int, party: Party, key: Key, parties: int = PARTIES) -> Stamped:
     """Return the record of a number, stamped with the key."""
     one = Record(
         created=BEGUN + timedelta(milliseconds=number),
@@ -53,7 +53,7 @@ def made(number: int, party: Party, key: Key) -> Stamped:
         payload=party.payload,
         bits=party.bits,
         nonce=hashlib.sha256(b"nonce %d" % number).digest()[:12],
-        position=number // PARTIES,
+        position=number // parties,
         key=key.id,
         detector="c1" * 32,
         samples=160_000,
@@ -67,18 +67,20 @@ def made(number: int, party: Party, key: Key) -> Stamped:
     return records.stamp(one, key)
 
 
-def row_of(number: int, party: Party, data: bytes) -> tuple[Value, ...]:
+def row_of(number: int, party: Party, parties: int, data: bytes) -> tuple[Value, ...]:
     """Return the row of a number: found by what is its own, with the data of another record."""
     digest = hashlib.sha256(b"%d" % number).digest()
     times = pending.microseconds(BEGUN) + 1000 * number
-    found_by = (serial_of(number), party.name, party.key_id, number // PARTIES, times)
+    found_by = (serial_of(number), party.name, party.key_id, number // parties, times)
     return (*found_by, digest[:12], digest, data)
 
 
 def fill(known: Registry, whose: list[tuple[Party, Key]], count: int) -> float:
     """Fill in records without indexes, then make these; return the seconds that took."""
-    database = known._database
-    pool = [pending.columns(made(n, *whose[n % PARTIES]))[-1] for n in range(min(POOL, count))]
+    database, parties = known._database, len(whose)
+    pool = [
+        pending.columns(made(n, *whose[n % parties], parties))[-1] for n in range(min(POOL, count))
+    ]
     indexes = [one for one in schema.NEW if "INDEX" in one and " ON record " in one]
     for one in indexes:
         database.execute(f"DROP INDEX {one.split(' ON ')[0].split()[-1]}")
@@ -86,14 +88,14 @@ def fill(known: Registry, whose: list[tuple[Party, Key]], count: int) -> float:
     for start in range(0, count, BLOCK):
         with database.writing():
             numbers = range(start, min(count, start + BLOCK))
-            rows = [row_of(n, whose[n % PARTIES][0], pool[n % POOL]) for n in numbers]
+            rows = [row_of(n, whose[n % parties][0], parties, pool[n % POOL]) for n in numbers]
             database.execute_many(INSERT, rows)
     for one in indexes:
         database.execute(one)
     database.execute("INSERT INTO serial (serial) SELECT serial FROM record ORDER BY serial")
     for _, key in whose:
         stream = "INSERT INTO stream (key, next) VALUES (?, ?)"
-        database.execute(stream, (key.id, -(-count // PARTIES)))
+        database.execute(stream, (key.id, -(-count // parties)))
     if database.shared:
         database.execute("VACUUM ANALYZE")
     return time.perf_counter() - begun
