@@ -20,7 +20,7 @@ _NAMES = {
     "identity.reading": "Reading read_public",
     "errors": (
         "AttackError AudioError CodeError CorpusError KeyBoundError KeyFileError KeyFileWarning"
-        " ModelError NotGenuineError RecipeError RecordError RegistryError"
+        " ModelError NotGenuineError RecipeError RecordError RegistryError SearchWarning"
     ),
     "provenance.origin": "Origin",
     "provenance.parties": "Party",

@@ -12,6 +12,7 @@ from keybound.errors import (
     RecipeError,
     RecordError,
     RegistryError,
+    SearchWarning,
 )
 from keybound.identity.reading import Reading, read_public
 from keybound.provenance.origin import Origin
@@ -59,6 +60,7 @@ __all__ = [
     "RegistryError",
     "SealSearch",
     "Sealed",
+    "SearchWarning",
     "Span",
     "Spelled",
     "StreamDetector",

@@ -37,6 +37,10 @@ class KeyFileWarning(UserWarning):
     """A key file that others than its owner can read."""
 
 
+class SearchWarning(UserWarning):
+    """A search that was left out, because it would take too long."""
+
+
 class CodeError(KeyBoundError):
     """A payload, nonce or tolerance outside what the code allows."""
 

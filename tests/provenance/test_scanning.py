@@ -39,7 +39,7 @@ def prints() -> list[Fingerprint]:
 def test_what_is_the_same_is_likely(prints: list[Fingerprint], name: str, piece: slice) -> None:
     noise = np.random.default_rng(0).normal(scale=0.003, size=len(speech(name)))
     sketch = Sketch.of(channels.levels_of((speech(name) + noise)[piece].astype(np.float32)))
-    found = likely(prints, sketch, len(prints))
+    found = likely(enumerate(prints), sketch, len(prints))
     same = [
         number
         for number, one in enumerate(prints)
@@ -53,9 +53,9 @@ def test_what_is_the_same_is_likely(prints: list[Fingerprint], name: str, piece:
 def test_long_ones_are_never_left_out() -> None:
     long = [made(WHOLE + 5000, seed) for seed in range(2)]
     sketch = Sketch.of(channels.levels_of(speech("flite-rms")))
-    assert likely([*long, made(300, 3)], sketch, 3) == [0, 1]
+    assert likely(enumerate([*long, made(300, 3)]), sketch, 3) == [0, 1]
 
 
 def test_too_little_is_likely_nothing(prints: list[Fingerprint]) -> None:
     short = Sketch.of(channels.levels_of(speech("flite-rms")[:9000]))
-    assert likely(prints, short, len(prints)) == []
+    assert likely(enumerate(prints), short, len(prints)) == []

@@ -24,6 +24,13 @@ def test_real_codecs_change_a_clip_and_keep_it_in_place(speech, seed):
     assert 1e-4 < np.mean((coded - clip) ** 2) / np.mean(clip**2) < 0.5
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_clip_that_is_no_sound_ends_no_process(speech, seed):
+    broken = speech[0].numpy().copy()
+    broken[100] = np.nan
+    assert not codecs.encode(broken, seed).any()
+
+
 def test_a_request_gives_what_the_codecs_changed(speech):
     clips = speech[:2, :8000]
     with ThreadPoolExecutor(2) as pool:

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 import keybound
 from keybound.crypto.keys import Key
-from keybound.errors import RegistryError
+from keybound.errors import RegistryError, SearchWarning
 from keybound.identity.identifier import public
+from keybound.provenance import origin
 from keybound.provenance.parties import Party
-from keybound.watermark import verification
+from keybound.watermark import candidates, verification
 from keybound.watermark.candidates import Known
 from keybound.watermark.claims import party_claim
 from keybound.watermark.options import EmbedOptions
@@ -130,6 +131,22 @@ def test_excerpts_too_short_to_spell_it_are_found_by_their_audio(
     assert verified(known, piece, "alice", marker).rule_holds
     bare = known.identify(host[: 2 * RATE], RATE)
     assert bare == []
+
+
+@pytest.mark.parametrize("most", [100, 1])
+def test_many_records_are_scanned_and_too_many_are_not(
+    known: Registry, host: Samples, marker: Watermarker, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(origin, "MOST_AT_SPEEDS", 1)
+    monkeypatch.setattr(candidates, "MOST_BY_AUDIO", most)
+    marked = [known.embed(host[:stop], RATE, party="alice", excerpt=1.0) for stop in (None, -99)]
+    short = marker.analyse(marked[0].samples[int(2.4 * RATE) : int(4.4 * RATE)], RATE)
+    if most == 1:
+        with pytest.warns(SearchWarning, match="among 2 records: 1 at most"):
+            assert known.identify_analysis(short) == []
+    else:
+        found = known.identify_analysis(short)  # both have this audio, one this mark
+        assert [one.record for one in found if one.reaches("attributed")] == [1]
 
 
 def test_short_recordings_have_a_mask_of_their_own(known: Registry, host: Samples) -> None:

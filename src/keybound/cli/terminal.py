@@ -19,7 +19,7 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from keybound.errors import DEBUG, KeyFileWarning, explain
+from keybound.errors import DEBUG, KeyFileWarning, SearchWarning, explain
 from keybound.provenance.registry import Registry, default_place
 
 QUIET_S = 60.0  # between two messages where there is no terminal
@@ -268,17 +268,18 @@ def finishing() -> Iterator[Stop]:
 
 @contextmanager
 def warned() -> Iterator[None]:
-    """Show each warning about a key file once, in one line."""
+    """Show each warning about a key file or a search once, in one line."""
     with warnings.catch_warnings():
         show = warnings.showwarning
 
         def line(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
-            if issubclass(category, KeyFileWarning):
+            if issubclass(category, KeyFileWarning | SearchWarning):
                 say(str(message))
             else:
                 show(message, category, *rest, **more)
 
-        warnings.simplefilter("default", KeyFileWarning)
+        for shown in (KeyFileWarning, SearchWarning):
+            warnings.simplefilter("default", shown)
         warnings.showwarning = line
         yield
 

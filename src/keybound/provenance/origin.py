@@ -13,7 +13,6 @@ from keybound.crypto.keys import Key
 from keybound.errors import RecordError
 from keybound.provenance.matching import SPEED, Match, Sketch, match
 from keybound.provenance.records import Entry
-from keybound.provenance.scanning import likely
 from keybound.types import Floats, Levels
 
 MOST_AT_SPEEDS = 100  # records that a recording is compared with at other speeds too
@@ -103,19 +102,18 @@ def compare(
     key: Key,
     tries: int = 1,
     among: int = 0,
+    count: int = 0,
 ) -> Compared:
     """Return the comparison with records. `tries` counts the parties, `among` all their records.
 
-    Other speeds are searched among few records, if none matches at its own; of many only those are
-    compared that it may be. Raise an error where the key did not stamp one that is compared.
+    Of `count` records these are the ones that it may be (`scanning`), or all. Other speeds are
+    searched among few, if none matches at its own. Raise an error where the key did not stamp one.
     """
-    few, count = max(among, len(entries)) <= MOST_AT_SPEEDS, len(entries)
+    count = max(count, len(entries))
+    few = max(among, count) <= MOST_AT_SPEEDS
     if not entries:
-        return Compared([], few)
+        return Compared([], few, count)
     sketch = recording if isinstance(recording, Sketch) else Sketch.of(recording)
-    if not few:
-        prints = [one.stamped.record.fingerprint for one in entries]
-        entries = [entries[n] for n in likely(prints, sketch, tries * count)]
     for entry in entries:
         check(entry, key)
     # Half of the chance is for other speeds.

@@ -4,10 +4,14 @@ Half of the room is saved, and most of what is left is the fingerprint. What is 
 file that is exported, byte by byte. Knows records: no database.
 """
 
+import base64
+import binascii
+import json
 import zlib
 
-from keybound.errors import RecordError
+from keybound.errors import CodeError, RecordError
 from keybound.provenance import records
+from keybound.provenance.fingerprint import Fingerprint
 from keybound.provenance.records import DAMAGED_HINT, FILE_MAX, Stamped
 
 RAW = -15  # DEFLATE alone, RFC 1951, without a header
@@ -30,6 +34,19 @@ def packed(data: bytes) -> bytes:
 
 def unpacked(data: bytes) -> Stamped:
     """Return the record that was compressed; raise an error where it is damaged."""
+    return records.parse(_whole(data))
+
+
+def fingerprint_of(data: bytes) -> Fingerprint:
+    """Return the fingerprint of the record that was compressed, in a tenth of the time."""
+    try:
+        fields = json.loads(_whole(data))["record"]
+        return Fingerprint(fields["columns"], base64.b64decode(fields["fingerprint"]))
+    except (ValueError, TypeError, KeyError, binascii.Error, CodeError) as error:
+        raise RecordError("this is not a record, or it is damaged", hint=DAMAGED_HINT) from error
+
+
+def _whole(data: bytes) -> bytes:
     try:
         made = zlib.decompressobj(RAW, zdict=DICTIONARY)
         whole = made.decompress(data, FILE_MAX + 1)
@@ -37,4 +54,4 @@ def unpacked(data: bytes) -> Stamped:
         raise RecordError("this is not a record, or it is damaged", hint=DAMAGED_HINT) from error
     if not made.eof or made.unused_data:
         raise RecordError("this is not a record, or it is damaged", hint=DAMAGED_HINT)
-    return records.parse(whole)
+    return whole

@@ -29,6 +29,7 @@ from keybound.provenance import (
 )
 from keybound.provenance.database import ReadOnlyError, Value, is_address
 from keybound.provenance.declared import Declared
+from keybound.provenance.fingerprint import Fingerprint
 from keybound.provenance.key_files import KeyFile
 from keybound.provenance.parties import Party
 from keybound.provenance.pending import Unfinished
@@ -211,6 +212,19 @@ class Registry:
         query = f"SELECT number, data FROM record {where} ORDER BY number"
         return tuple(self._entry(*row) for row in self._database.rows(query, values))
 
+    def count(self, party: Party) -> int:
+        """Return how many records a party has under its present key."""
+        query = "SELECT count(*) FROM record WHERE key = ? AND party = ?"
+        return int(self._database.rows(query, (party.key_id, party.name))[0][0])
+
+    def fingerprints(self, party: Party) -> Iterator[tuple[int, Fingerprint]]:
+        """Yield the number and fingerprint of each record of a party, the rest of it not read."""
+        query = "SELECT number, data FROM record WHERE key = ? AND party = ?"
+        for number, data in self._database.each(query, (party.key_id, party.name)):
+            with self._damage(number):
+                own = packing.fingerprint_of(data)
+            yield int(number), own
+
     def positions(self, party: Party) -> Iterator[tuple[int, int | None]]:
         """Yield the number and position of each record of a party, none of them read whole."""
         query = "SELECT number, position FROM record WHERE key = ? AND party = ?"
@@ -280,8 +294,13 @@ class Registry:
         return pending.settle_for(self._database, machine)
 
     def _entry(self, number: int, data: bytes) -> Entry:
-        try:
+        with self._damage(number):
             return Entry(number, packing.unpacked(data))
+
+    @contextlib.contextmanager
+    def _damage(self, number: int) -> Iterator[None]:
+        try:
+            yield
         except (RecordError, TypeError, AttributeError) as error:
             what = f"registry {self._database.name!r} is damaged at record {number}"
             raise RegistryError(what, hint="restore a backup") from error

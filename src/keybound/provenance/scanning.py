@@ -5,11 +5,11 @@ would not be called the same by `matching`. Knows fingerprints and sketches: no 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from keybound.provenance.fingerprint import BITS, COLUMN_STEPS, WHOLE, Fingerprint, unpack
+from keybound.provenance.fingerprint import BITS, COLUMN_STEPS, WHOLE, Fingerprint
 from keybound.provenance.matching import FALSE_MATCH, LEAST_COLUMNS, SPREAD, Sketch, p_normal
 from keybound.types import Floats, Levels
 
@@ -17,27 +17,37 @@ AT_ONCE = 64  # fingerprints that are correlated together
 MARGIN = 0.99  # of z, for the rounding of the FFT
 
 
-def likely(prints: Sequence[Fingerprint], sketch: Sketch, tries: int) -> list[int]:
+def likely(prints: Iterable[tuple[int, Fingerprint]], sketch: Sketch, tries: int) -> list[int]:
     """Return the numbers of the fingerprints that a recording may match at its own speed.
 
     `tries` is that of `matching.match`. Fingerprints of which columns were left out are all given.
+    Few of them are held at a time.
     """
-    by_length: dict[int, list[int]] = {}
-    for number, one in enumerate(prints):
-        by_length.setdefault(one.columns, []).append(number)
-    chosen: list[int] = []
-    share = tries * (1 + len(sketch.others))
-    for columns, own in by_length.items():
-        if columns > WHOLE:
-            chosen += own
+    sounds = (sketch, *sketch.others)
+    chosen = set[int]()
+    scans = dict[int, list[_Scan]]()  # by columns
+    waiting = dict[int, list[tuple[int, Fingerprint]]]()
+
+    def scan(columns: int) -> None:
+        some = waiting.pop(columns)
+        for one in scans[columns]:
+            z = one.best([own for _, own in some])
+            passed = (one.passes(at, tries * len(sounds)) for at in z)
+            chosen.update(number for (number, _), ok in zip(some, passed, strict=True) if ok)
+
+    for number, one in prints:
+        if one.columns > WHOLE:
+            chosen.add(number)
             continue
-        for sound in (sketch, *sketch.others):
-            scan = _Scan(sound.whole, columns)
-            for first in range(0, len(own) if scan.tests else 0, AT_ONCE):
-                some = own[first : first + AT_ONCE]
-                z = scan.best([prints[number] for number in some])
-                chosen += [n for n, at in zip(some, z, strict=True) if scan.passes(at, share)]
-    return sorted(set(chosen))
+        if one.columns not in scans:
+            made = [_Scan(sound.whole, one.columns) for sound in sounds]
+            scans[one.columns] = [own for own in made if own.tests]
+        waiting.setdefault(one.columns, []).append((number, one))
+        if len(waiting[one.columns]) == AT_ONCE:
+            scan(one.columns)
+    for columns in list(waiting):
+        scan(columns)
+    return sorted(chosen)
 
 
 class _Scan:
@@ -67,7 +77,9 @@ class _Scan:
 
     def best(self, prints: Sequence[Fingerprint]) -> list[float]:
         """Return the largest z of each fingerprint."""
-        signs = np.stack([unpack(one)[0].T for one in prints])  # (prints, bits, columns)
+        data = np.frombuffer(b"".join(one.data for one in prints), np.uint8)
+        bits = np.unpackbits(data).reshape(len(prints), -1, BITS).transpose(0, 2, 1)
+        signs = np.ascontiguousarray(bits).astype(np.float32) * 2 - 1  # (prints, bits, columns)
         pattern = np.fft.rfft(signs, self.size).astype(np.complex64).transpose(2, 0, 1)
         sums = np.ascontiguousarray(pattern) @ self.spectra  # (bins, prints, phases)
         found = np.fft.irfft(sums.transpose(1, 2, 0), self.size)  # (prints, phases, offsets)

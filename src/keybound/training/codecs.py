@@ -28,6 +28,8 @@ KINDS: tuple[tuple[Callable[..., Any], str, float, float], ...] = (  # parameter
 
 def encode(samples: np.ndarray, *seeds: int) -> np.ndarray:
     """Send one clip through a codec and a strength drawn from the seeds."""
+    if not np.isfinite(samples).all():  # the step is skipped, and LAME would end the process
+        return np.zeros_like(samples)
     rng = np.random.default_rng(seeds)
     codec, parameter, low, high = KINDS[rng.integers(len(KINDS))]
     peak = np.float32(max(1.0, np.abs(samples).max()))  # codecs clip beyond full scale

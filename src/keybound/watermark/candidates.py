@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from keybound.crypto.keys import Key
-from keybound.errors import KeyBoundError, KeyFileWarning
+from keybound.errors import KeyBoundError, KeyFileWarning, SearchWarning
 from keybound.identity import identifier
 from keybound.identity.frame import PUBLIC
 from keybound.identity.identifier import Identifier
@@ -20,13 +20,16 @@ from keybound.identity.reading import Reading, read, read_public
 from keybound.provenance import origin
 from keybound.provenance.matching import Match, Sketch
 from keybound.provenance.origin import UNTRACED, Compared, Origin
+from keybound.provenance.parties import Party
 from keybound.provenance.records import Entry, Record
 from keybound.provenance.registry import Registry
+from keybound.provenance.scanning import likely
 from keybound.seal.sounds import sounds_of
 from keybound.types import Analysis
 from keybound.watermark.verdict import Spelled
 
 MOST_SAME = 8  # records that a recording is taken to be, where it is that of several
+MOST_BY_AUDIO = 200_000  # records among which a recording is looked for by its audio
 
 
 class Prepared:
@@ -177,10 +180,32 @@ def of_audio(compared: Compared, known: Known | None) -> list[Candidate]:
     ]
 
 
-def compare(
-    prepared: Prepared, entries: Sequence[Entry], key: Key, *, tries: int = 1, among: int = 0
-) -> Compared:
+def compare(prepared: Prepared, entries: Sequence[Entry], key: Key, *, tries: int = 1) -> Compared:
     """Return the comparison of a recording with records of a party."""
     if not entries:
         return Compared([], searched=True)
-    return origin.compare(prepared.sketch, entries, key=key, tries=tries, among=among)
+    return origin.compare(prepared.sketch, entries, key=key, tries=tries)
+
+
+def to_search(registry: Registry, parties: Sequence[Party]) -> list[tuple[Party, int]]:
+    """Return the parties that have records, and how many; none, with a warning, of too many."""
+    counts = [(party, count) for party in parties if (count := registry.count(party))]
+    among = sum(count for _, count in counts)
+    if among <= MOST_BY_AUDIO:
+        return counts
+    told = f"not looked for by its audio among {among:,} records: {MOST_BY_AUDIO:,} at most"
+    warnings.warn(told, SearchWarning, stacklevel=3)
+    return []
+
+
+def search(
+    prepared: Prepared, registry: Registry, party: Party, key: Key, *, tries: int, among: int
+) -> Compared:
+    """Return the comparison of a recording with all records of a party, some `among` all."""
+    count = registry.count(party)
+    if among <= origin.MOST_AT_SPEEDS:
+        entries = registry.records(party)
+    else:  # very many are never in memory at once
+        prints = registry.fingerprints(party)
+        entries = tuple(map(registry.record, likely(prints, prepared.sketch, tries * count)))
+    return origin.compare(prepared.sketch, entries, key=key, tries=tries, among=among, count=count)

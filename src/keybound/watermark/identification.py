@@ -126,19 +126,19 @@ def _by_identifier(
 def _by_audio(prepared: Prepared, card: Card, known: Known, options: Options) -> list[Identified]:
     """Return the marks of records whose audio it is, among those of all parties."""
     versions = known.registry.versions()
-    entries = [known.registry.records(one) for one in versions]
-    among = sum(map(len, entries))
+    held = candidates.to_search(known.registry, versions)
+    among = sum(count for _, count in held)
     made = []
-    for party, own in zip(versions, entries, strict=True):
-        if not own:
-            continue
+    for party, _ in held:
         try:
             claim = party_claim(party, card.bits)
         except KeyBoundError as error:
             warnings.warn(f"not tried: {error.message}", KeyFileWarning, stacklevel=3)
             continue
         tries = len(versions)
-        compared = candidates.compare(prepared, own, claim.key, tries=tries, among=among)
+        compared = candidates.search(
+            prepared, known.registry, party, claim.key, tries=tries, among=among
+        )
         case = Case(claim, card.bits, card.rho if claim.rho is None else claim.rho, tries)
         for one in candidates.of_audio(compared, known):
             weighed = weigh_candidate(prepared, case, one, options)

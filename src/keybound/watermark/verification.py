@@ -162,16 +162,14 @@ def _by_audio(
     Without one it is that of the claim `alone`, unless an identifier was read: it has the fixed
     mask, or that of the options. Masks are never tried in turn.
     """
-    entries = {one.key_id: known.registry.records(one) for one in versions}
-    among = case.tries * sum(map(len, entries.values()))
+    held = candidates.to_search(known.registry, versions)
+    among = case.tries * sum(count for _, count in held)
     made, told = [], UNTRACED
-    for one in versions:
-        if not entries[one.key_id]:
-            continue
+    for one, _ in held:
         claim = case.claim if one.key_id == case.claim.key.id else party_claim(one, case.bits)
         tries = case.tries * len(versions)
-        compared = candidates.compare(
-            prepared, entries[one.key_id], claim.key, tries=tries, among=among
+        compared = candidates.search(
+            prepared, known.registry, one, claim.key, tries=tries, among=among
         )
         told = compared.origin if told.match == "none" else told
         for own in candidates.of_audio(compared, known):
