@@ -95,6 +95,14 @@ def test_tokens_are_rotated_and_revoked_without_a_restart(
     assert status(third) == 401
 
 
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="there is no /proc")
+def test_nobody_sees_the_place_of_the_registry_among_processes(desk: Service, kept: Kept) -> None:
+    for worker in desk.state.pool._all:  # a PostgreSQL address may hold a password
+        told = Path(f"/proc/{worker.pid}/cmdline").read_bytes()
+        assert b"keybound.server.worker" in told
+        assert kept.place.name.encode() not in told
+
+
 # Marking
 
 

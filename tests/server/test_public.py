@@ -80,7 +80,8 @@ def test_free_fields_party_and_place_are_in_no_public_answer(
     told = [post(desk, "/detect", body)]
     told += [desk.ask("GET", path) for path in ("/health", "/metrics", "/openapi.json")]
     text = b"".join(one.body for one in told).decode()
-    for secret in (FREE, '"alice"', str(kept.folder), "fingerprint", "position", "5eed"):
+    key = bytes(range(32)).hex()
+    for secret in (FREE, '"alice"', str(kept.folder), key, "fingerprint", "position", "5eed"):
         assert secret not in text
 
 
