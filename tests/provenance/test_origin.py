@@ -88,7 +88,7 @@ def test_a_record_of_another_key_is_refused() -> None:
         compared(heard("flite-rms"), [entry(None, RMS)], Key(bytes(32)))
 
 
-@pytest.mark.parametrize("match", origin.MATCHES)
+@pytest.mark.parametrize("match", ["same", "other", "unclear", "none"])
 @pytest.mark.parametrize("verified", [True, False])
 def test_a_seal_on_other_audio_counts_for_nothing(match: str, verified: bool) -> None:
     verdict = Verdict(verified, True, 0.9, 0.5, 1.0, 0.5, 1e-3, 0, 16, 2, 0.002, 1, 1, (), SEALED)

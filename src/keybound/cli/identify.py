@@ -16,6 +16,7 @@ from keybound.cli.terminal import (
     options,
     progress_bar,
     registry,
+    require,
     speed,
     tell_rate,
 )
@@ -28,14 +29,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("recordings", nargs=-1, required=True, type=click.Path())
 @options(speed, false_alarms)
-@click.option(
-    "--require",
-    type=click.Choice(["attributed", "sealed"]),
-    default="attributed",
-    show_default=True,
-    help="Lowest grade for exit status 0.",
-)
-@options(registry, model, as_json)
+@options(require, registry, model, as_json)
 def identify(
     recordings: tuple[str, ...],
     speed: float,

@@ -146,6 +146,13 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print the result
 model = click.option(
     "--model", type=click.Path(), help="Folder of weights other than the shipped ones."
 )
+require = click.option(
+    "--require",
+    type=click.Choice(["attributed", "sealed"]),
+    default="attributed",
+    show_default=True,
+    help="Lowest grade for exit status 0.",
+)
 registry = click.option(
     "--registry",
     metavar="PATH|ADDRESS",

@@ -24,6 +24,7 @@ from keybound.cli.terminal import (
     position,
     progress_bar,
     registry,
+    require,
     say,
     speed,
     tell_rate,
@@ -50,14 +51,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Print the grade alone, without the figures that would help a forger.",
 )
-@click.option(
-    "--require",
-    type=click.Choice(["attributed", "sealed"]),
-    default="attributed",
-    show_default=True,
-    help="Lowest grade for exit status 0.",
-)
-@options(registry, model, as_json)
+@options(require, registry, model, as_json)
 def verify(
     recording: str,
     name: str | None,

@@ -105,11 +105,6 @@ def corrected(bound: float, tries: int) -> float:
     return 1.0 if bound == 1.0 else -math.expm1(tries * math.log1p(-bound))
 
 
-def p_value(bits: int, distance: int) -> float:
-    """Return the probability that uniformly random bits are at least as close as `distance`."""
-    return bound(bits, distance)
-
-
 def check_bits(bits: int) -> int:
     """Return a number of bits; raise `CodeError` for one that no code has."""
     if not 1 <= operator.index(bits) <= MAX_BITS:

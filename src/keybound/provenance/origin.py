@@ -16,7 +16,6 @@ from keybound.provenance.records import Entry
 from keybound.provenance.scanning import likely
 from keybound.types import Floats, Levels
 
-MATCHES = ("same", "other", "unclear", "none")
 MOST_AT_SPEEDS = 100  # records that a recording is compared with at other speeds too
 
 
