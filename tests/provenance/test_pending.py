@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="kills and locks are 
 # Where a program is killed while it marks a file: what is put in place of which function.
 DIE = "import os, signal\ndie = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)\n"
 STEPS = {
-    "reserved": "from keybound.watermark import files; files._write = die",
+    "reserved": "from keybound.watermark import files; files.write = die",
     "marked": "from keybound.watermark.reservation import Reservation; Reservation.stamped = die",
     "before the record waits": "from keybound.provenance import pending; pending.appear = die",
     "the record waits": "from keybound.provenance.database import Database as D\n"

@@ -7,7 +7,7 @@ import click
 
 from keybound.cli import pipes
 from keybound.cli.declared import declaring, no_fingerprint
-from keybound.cli.marking import Job, mark_file, pass_on, show, tell
+from keybound.cli.marking import Job, mark_file, mark_video, pass_on, show, tell
 from keybound.cli.parties import claim
 from keybound.cli.terminal import (
     as_json,
@@ -69,6 +69,9 @@ def embed(
     identifier, by which keybound identify finds its record. Without a party the position is a
     random one of 256, unless --position gives one.
 
+    Of a video (mp4, mov, mkv, webm) every audio track is marked, each as a recording of its own,
+    and everything else is copied. A track without sound is copied too.
+
     HOST and OUTPUT may be - for standard input and output; messages and results then go to standard
     error. From - to - a wav or flac is marked as it comes, however long it is, and the mark is read
     back from what has gone out: if it cannot be read, the exit status is 2 at the end.
@@ -77,6 +80,7 @@ def embed(
     from keybound import stages
     from keybound.watermark.options import EmbedOptions
     from keybound.watermark.reservation import LEAST_S, Reservation, reserve
+    from keybound.watermark.videos import is_video
     from keybound.watermark.watermarker import Watermarker
 
     if no_seal and position is not None:
@@ -95,7 +99,13 @@ def embed(
     with open_registry(registry) if name is not None else nullcontext() as known:
         whose = claim(name, key_file, payload, known, marker.card.bits)
 
+        given = list[float]()
+
         def give(seconds: float) -> Reservation:
+            given.append(seconds)
+            if position is not None and len(given) > 1:
+                what = "--position names one position, and several tracks need one each"
+                raise click.UsageError(what)
             if known is None:
                 asked = EmbedOptions(
                     whose.key, whose.payload, nonce, position, not no_seal, excerpt=excerpt
@@ -116,12 +126,17 @@ def embed(
 
         job = Job(marker, known, give, whose.rho, not no_check, force)
         if host == output == pipes.STANDARD:
-            done = pass_on(job)
+            marked = [pass_on(job)]
         else:
             with pipes.recording(host) as source, pipes.destination(output, source) as place:
-                done = mark_file(job, source, place)
+                video = is_video(place)
+                marked = (
+                    mark_video(job, source, place) if video else [mark_file(job, source, place)]
+                )
     recurs = known is None and position is None and not no_seal
-    if public and done.identifier is None:
-        say("too short for an identifier: the recording has none")
-    tell(done, recurs=recurs)
-    show(done, output, recurs=recurs, as_json=as_json)
+    for done in marked:
+        if public and done.identifier is None:
+            say("too short for an identifier: the recording has none")
+        tell(done, recurs=recurs)
+    for done in marked:
+        show(done, output, recurs=recurs, as_json=as_json)

@@ -45,7 +45,7 @@ def identify(
     identifier that a recording spells names its record; where a recording is too short to spell
     one, its audio is compared with all records. An identifier on audio that neither holds the seal
     of its record nor matches it is copied: the grade is then present. A recording may be - for
-    standard input.
+    standard input. Each audio track of a video is a recording; one that is named is enough.
     """
     from keybound.watermark import files, identification, statements
     from keybound.watermark.candidates import Known
@@ -60,34 +60,49 @@ def identify(
     with open_registry(registry) as opened:
         known = Known(opened)
         for path in recordings:
-            with pipes.recording(path) as source:
-                found = files.analyse(marker, source, how, progress=progress_bar("analysing"))
-            tell_rate(found.detection.false_alarms, false_alarms)
-            asked = Options(speed=speed / 100)
-            marks = identification.identify(marker.card, found, known, asked)
-            if signer is not None and signing is not None:
-                own = found.detection
-                said = [statements.of_identified(one, own) for one in marks]
-                said = said or [statements.of_nobody(own)]
-                signed.write(marker.card, path, own, said, signer, signing[1])
-            missed += not any(one.reaches(require) for one in marks)
-            _print(path, marks, found.detection, as_json)
+            with pipes.tracks(path) as (source, numbers):
+                found = [
+                    files.analyse(marker, source, how, track=n, progress=progress_bar("analysing"))
+                    for n in numbers
+                ]
+            named = False
+            for number, own in enumerate(found, 1):
+                tell_rate(own.detection.false_alarms, false_alarms)
+                asked = Options(speed=speed / 100)
+                marks = identification.identify(marker.card, own, known, asked)
+                if signer is not None and signing is not None:
+                    signed.check_tracks(len(found))
+                    said = [statements.of_identified(one, own.detection) for one in marks]
+                    said = said or [statements.of_nobody(own.detection)]
+                    signed.write(marker.card, path, own.detection, said, signer, signing[1])
+                named = named or any(one.reaches(require) for one in marks)
+                track = number if len(found) > 1 else None
+                _print(path, track, marks, own.detection, as_json)
+            missed += not named
     sys.exit(1 if missed else 0)
 
 
-def _print(path: str, marks: "list[Identified]", found: "Detection", as_json: bool) -> None:
+def _print(
+    path: str,
+    track: int | None,
+    marks: "list[Identified]",
+    found: "Detection",
+    as_json: bool,
+) -> None:
     """Print a line for each mark, or one that says that there is none."""
     from keybound.watermark.plain import identified_as_plain
 
+    which: dict[str, Any] = {"path": path} | ({} if track is None else {"track": track})
+    name = path if track is None else f"{path}, track {track}"
     for one in marks:
-        emit({"path": path} | identified_as_plain(one), f"{path}: {in_words(one)}", as_json)
+        emit(which | identified_as_plain(one), f"{name}: {in_words(one)}", as_json)
     if not marks:
         words = (
             "marked, but not by a recording of this registry" if found.present else "no mark found"
         )
-        row: dict[str, Any] = {"path": path, "identifier": None, "party": None, "record": None}
+        row: dict[str, Any] = which | {"identifier": None, "party": None, "record": None}
         grade = "present" if found.present else "none"
-        emit(row | {"grade": grade, "words": words}, f"{path}: {words}", as_json)
+        emit(row | {"grade": grade, "words": words}, f"{name}: {words}", as_json)
 
 
 def in_words(one: "Identified") -> str:

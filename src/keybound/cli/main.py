@@ -85,7 +85,7 @@ def detect(
     A public identifier is read too. Anyone can write one: its issuer can tell whether it is theirs.
 
     A folder stands for all recordings in it and its subfolders, - for standard input. Each of
-    several recordings has one line.
+    several recordings has one line, and so has each audio track of a video that has several.
     Exit status 0 if any is marked, 1 if none is, 2 if any could not be read.
     """
     from keybound.batch.manifest import expand
@@ -109,22 +109,31 @@ def detect(
     for path in paths:
         about = f"detecting in {Path(path).name}" if len(paths) > 1 else "detecting"
         try:
-            with pipes.recording(path) as source:
-                found = files.detect(marker, source, how, progress=progress_bar(about))
+            with pipes.tracks(path) as (source, numbers):
+                found = [
+                    files.detect(marker, source, how, track=n, progress=progress_bar(about))
+                    for n in numbers
+                ]
+            if picture is not None and len(found) > 1:
+                raise click.UsageError("--plot draws one recording, not several tracks")
         except (KeyBoundError, OSError) as error:
             failed += 1
             line = tell(error)
             if as_json and len(paths) > 1:
                 emit({"path": path, "error": line}, "", as_json)
             continue
-        marked += found.present
-        tell_rate(found.false_alarms, false_alarms)
-        if picture is not None:
-            plot.draw(found, Path(picture), Path(path).name)
-        claims = read_public(found) if found.present else []
-        text = in_a_line(found, path) if len(paths) > 1 else in_lines(found)
-        text = "\n".join([text, *(f"  {in_words(one)}" for one in claims)])
-        emit({"path": path} | as_plain(found, claims, frames=frames), text, as_json)
+        for number, own in enumerate(found, 1):
+            marked += own.present
+            tell_rate(own.false_alarms, false_alarms)
+            if picture is not None:
+                plot.draw(own, Path(picture), Path(path).name)
+            claims = read_public(own) if own.present else []
+            alone = len(paths) == len(found) == 1
+            name = pipes.named(path, number, len(found))
+            text = in_lines(own) if alone else in_a_line(own, name)
+            text = "\n".join([text, *(f"  {in_words(one)}" for one in claims)])
+            which = {"path": path} | ({"track": number} if len(found) > 1 else {})
+            emit(which | as_plain(own, claims, frames=frames), text, as_json)
     sys.exit(2 if failed else 0 if marked else 1)
 
 
