@@ -19,11 +19,13 @@ import soundfile as sf
 from made_registry import ALL, KEY, RATE, Kept, encoded, made, post
 from made_service import LIMITS, Service, serving
 
+from keybound.audio import formats
 from keybound.crypto.signing import SigningKey
 from keybound.provenance import signed_verdicts
 from keybound.provenance.parties import Party
 from keybound.provenance.registry import Registry
 from keybound.provenance.tokens import Token
+from keybound.server.answers import KINDS
 from keybound.server.state import State
 
 USUAL = dataclasses.replace(LIMITS, workers=1, fixed_s=0.1)
@@ -122,6 +124,11 @@ def test_what_comes_back_is_marked_recorded_and_of_the_same_form(
     with kept.open() as known:
         told = known.record(mark["record"]).stamped.record.declared
     assert (told.provider, told.system, told.system_version) == ("Example Ltd", "Voice", "4")
+
+
+def test_every_format_that_is_marked_has_a_content_type() -> None:
+    written = {formats.suffix_of(kind, "") for kind in (*formats.READABLE, "M4A")} | {".opus"}
+    assert written == set(KINDS)
 
 
 def test_a_short_recording_has_no_identifier_and_is_found_by_its_audio(
