@@ -140,9 +140,6 @@ class SignedVerdict(BaseModel):
 
 
 RECORDING = {"schema": {"type": "string", "format": "binary"}}
-FILE: dict[str, Any] = {
-    "requestBody": {"required": True, "content": {"application/octet-stream": RECORDING}}
-}
 BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,

@@ -21,7 +21,6 @@ from keybound.provenance.tokens import Token
 from keybound.server import bodies, streaming
 from keybound.server.answers import (
     BODY,
-    FILE,
     KINDS,
     MARKED,
     PRIVATE,
@@ -98,7 +97,7 @@ def add(app: FastAPI, state: State) -> None:
         "/embed",
         responses={200: MARKED, **PRIVATE},
         response_class=Response,
-        openapi_extra=FILE,
+        openapi_extra=BODY,
     )
     async def embed(
         request: Request,
