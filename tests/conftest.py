@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ import pytest
 import soundfile as sf
 from numpy.typing import NDArray
 
+import made_film
 from keybound.audio import recordings
 from keybound.cli import main
 from keybound.crypto.keys import Key
@@ -68,61 +70,12 @@ def marked(marker: Watermarker, clip: Samples) -> Samples:
 
 @pytest.fixture(scope="session")
 def film(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Make a video of six seconds: a track for each codec, subtitles, chapters, an attachment.
-
-    Tracks hold speech and clicks at 2 and 5 s; every second one begins later. A codec `silent`
-    makes a track without sound.
-    """
+    """Make a video with a track for each codec that is named: see `made_film`."""
     if not shutil.which("ffmpeg"):
         pytest.skip("ffmpeg is not installed")
     folder = tmp_path_factory.mktemp("films")
-    samples, rate = sf.read(SPEECH, frames=6 * 24_000)
-    voice = recordings.resample(0.4 * samples, rate, 48_000)
-    for at in (2, 5):
-        voice[at * 48_000 : at * 48_000 + 24] += 0.8
-    sf.write(folder / "voice.wav", voice, 48_000)
-    (folder / "a.srt").write_text("1\n00:00:01,000 --> 00:00:02,500\nhello\n")
-    told = [";FFMETADATA1\ntitle=A title\n"]
-    for start in (0, 3_000):
-        told.append(f"[CHAPTER]\nTIMEBASE=1/1000\nSTART={start}\nEND={start + 3_000}\n")
-        told.append(f"title=from {start}\n")
-    (folder / "a.txt").write_text("".join(told))
-
-    def make(name: str, *codecs: str, options: tuple[str, ...] = ()) -> Path:
-        path = folder / "-".join([*codecs, name])
-        if path.exists():
-            return path
-        inputs = ["-f", "lavfi", "-i", "testsrc=s=64x48:r=25:d=6", "-i", "a.txt"]
-        maps = ["-map", "0:v", "-map_metadata", "1", "-map_chapters", "1"]
-        maps += ["-c:v", "libvpx" if path.suffix == ".webm" else "mpeg4", "-deadline", "realtime"]
-        for n, codec in enumerate(codecs):
-            silent = codec == "silent"
-            inputs += ["-itsoffset", "0.3"] if n % 2 else []
-            silence = ["-f", "lavfi", "-t", "6", "-i", "anullsrc=r=48000:cl=mono"]
-            inputs += silence if silent else ["-i", "voice.wav"]
-            maps += ["-map", f"{n + 2}:a", f"-c:a:{n}", "aac" if silent else codec]
-            maps += [f"-metadata:s:a:{n}", f"language={('eng', 'deu', 'fra', 'nld')[n]}"]
-        if path.suffix != ".webm":
-            inputs += ["-i", "a.srt"]
-            text = "srt" if path.suffix == ".mkv" else "mov_text"
-            maps += ["-map", f"{len(codecs) + 2}:s", "-c:s", text]
-        if path.suffix == ".mkv" and not name.startswith("cover"):
-            maps += ["-attach", "a.srt", "-metadata:s:t", "mimetype=text/plain"]
-        if name.startswith("cover"):
-            picture = ["-f", "lavfi", "-i", "testsrc=s=64x64:d=0.04", "-frames:v", "1"]
-            command = ["ffmpeg", "-v", "error", "-y", *picture, "cover.jpg"]
-            subprocess.run(command, cwd=folder, check=True)
-            if path.suffix == ".mkv":
-                maps += ["-attach", "cover.jpg", "-metadata:s:t", "mimetype=image/jpeg"]
-            else:
-                inputs += ["-i", "cover.jpg"]
-                maps += ["-map", f"{len(codecs) + 3}:v", "-c:v:1", "copy"]
-                maps += ["-disposition:v:1", "attached_pic"]
-        command = ["ffmpeg", "-v", "error", *inputs, *maps, "-strict", "-2", *options, path.name]
-        subprocess.run(command, cwd=folder, check=True)
-        return path
-
-    return make
+    made_film.prepare(folder)
+    return partial(made_film.make, folder)
 
 
 # The command line

@@ -78,6 +78,7 @@ def embed(
     """
     from keybound import output as outputs
     from keybound import stages
+    from keybound.audio.containers import count_tracks
     from keybound.watermark.options import EmbedOptions
     from keybound.watermark.reservation import LEAST_S, Reservation, reserve
     from keybound.watermark.videos import is_video
@@ -99,13 +100,7 @@ def embed(
     with open_registry(registry) if name is not None else nullcontext() as known:
         whose = claim(name, key_file, payload, known, marker.card.bits)
 
-        given = list[float]()
-
         def give(seconds: float) -> Reservation:
-            given.append(seconds)
-            if position is not None and len(given) > 1:
-                what = "--position names one position, and several tracks need one each"
-                raise click.UsageError(what)
             if known is None:
                 asked = EmbedOptions(
                     whose.key, whose.payload, nonce, position, not no_seal, excerpt=excerpt
@@ -129,10 +124,13 @@ def embed(
             marked = [pass_on(job)]
         else:
             with pipes.recording(host) as source, pipes.destination(output, source) as place:
-                video = is_video(place)
-                marked = (
-                    mark_video(job, source, place) if video else [mark_file(job, source, place)]
-                )
+                if not is_video(place):
+                    marked = [mark_file(job, source, place)]
+                elif position is not None and count_tracks(Path(source)) > 1:
+                    what = "--position names one position, and several tracks need one each"
+                    raise click.UsageError(what)
+                else:
+                    marked = mark_video(job, source, place)
     recurs = known is None and position is None and not no_seal
     for done in marked:
         if public and done.identifier is None:

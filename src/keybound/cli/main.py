@@ -110,12 +110,12 @@ def detect(
         about = f"detecting in {Path(path).name}" if len(paths) > 1 else "detecting"
         try:
             with pipes.tracks(path) as (source, numbers):
+                if picture is not None and len(numbers) > 1:
+                    raise click.UsageError("--plot draws one recording, not several tracks")
                 found = [
                     files.detect(marker, source, how, track=n, progress=progress_bar(about))
                     for n in numbers
                 ]
-            if picture is not None and len(found) > 1:
-                raise click.UsageError("--plot draws one recording, not several tracks")
         except (KeyBoundError, OSError) as error:
             failed += 1
             line = tell(error)

@@ -105,8 +105,6 @@ def mark_video(job: Job, host: str, output: str) -> list[Done]:
     )
     for number in made.silent:
         say(f"track {number + 1} has no sound: it is copied without a mark")
-    if made.not_carried:
-        say(f"not carried over: {', '.join(made.not_carried)}")
     several = len(made.tracks) + len(made.silent) > 1
     return [
         Done(one.written, own, record, one.number + 1 if several else None)

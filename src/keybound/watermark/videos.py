@@ -39,11 +39,13 @@ class Track:
 
 @dataclasses.dataclass(frozen=True)
 class Video:
-    """A video whose tracks were marked; `silent` are those without sound, which have no mark."""
+    """A video whose tracks were marked; `silent` are those without sound, which have no mark.
+
+    What is not carried over, of the whole file, is told with the first track.
+    """
 
     tracks: tuple[Track, ...]
     silent: tuple[int, ...]
-    not_carried: tuple[str, ...]
 
 
 Appear = Callable[[Part, Sequence[Track]], None]
@@ -106,8 +108,10 @@ def embed(
             tracks[at] = _checked(marker, host, part.path, track, rho, check, passing)
             done += check
         tracks = _hashed(tracks, part.path)
+        first = dataclasses.replace(tracks[0].written, not_carried=not_carried)
+        tracks[0] = dataclasses.replace(tracks[0], written=first)
         appear(part, tracks)
-    return Video(tuple(tracks), tuple(silent), not_carried)
+    return Video(tuple(tracks), tuple(silent))
 
 
 def _mark(
