@@ -58,7 +58,7 @@ def chained(*commands: Sequence[object]) -> list[tuple[int, bytes]]:
             source = one.stdout
         assert running[-1].stdout is not None
         assert running[-1].stdout.read() == b""
-        return [(one.wait(timeout=60), one.stderr.read() if one.stderr else b"") for one in running]
+        return [(one.wait(300), one.stderr.read() if one.stderr else b"") for one in running]
 
 
 @pytest.mark.usefixtures("ffmpeg")
@@ -129,7 +129,7 @@ def test_an_endless_stream_is_marked_until_it_is_stopped(
             assert marking.stdout is not None
             data = marking.stdout.read(10 * 48_000)  # while more comes
             marking.send_signal(number)
-            rest, said = marking.communicate(timeout=60)
+            rest, said = marking.communicate(timeout=300)
         source.kill()
     assert marking.returncode == 128 + number
     assert said.decode().endswith("keybound: stopped\n")

@@ -123,7 +123,8 @@ def unreadable(path: Path, head: bytes, kind: str = "") -> AudioError:
         what, verb = f"{path}: {kind.lower()} is not supported", "are"
     else:
         what, verb = f"{path} is not a recording that can be read", "can be read"
-    return AudioError(what, hint=f"{KNOWN} {verb}; convert others, for example with ffmpeg")
+    also = "; mp4, mov, mkv and webm too where ffmpeg is; convert others, for example with it"
+    return AudioError(what, hint=f"{KNOWN} {verb}{also}")
 
 
 def encoder_options(

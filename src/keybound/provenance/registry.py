@@ -194,7 +194,11 @@ class Registry:
 
     def appear(self, stamped: Stamped, part: Part) -> int:
         """Publish a marked file together with its record; return the number of the record."""
-        return pending.appear(self._database, stamped, part)
+        return self.appear_all([stamped], part)[0]
+
+    def appear_all(self, stamped: Sequence[Stamped], part: Part) -> tuple[int, ...]:
+        """Publish a file together with the records of its tracks; return their numbers."""
+        return tuple(pending.appear(self._database, stamped, part))
 
     def records(self, party: Party | None = None, position: int | None = None) -> tuple[Entry, ...]:
         """Return the records of a party under its present key, or all, the oldest first.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from keybound.audio.recordings import Reader
+from keybound.audio import containers, recordings
 from keybound.crypto.signing import SigningKey
 from keybound.errors import AudioError, KeyFileError, RecordError, RegistryError
 from keybound.identity.reading import read_public
@@ -33,10 +33,6 @@ from keybound.watermark.watermarker import Watermarker
 Answer = dict[str, Any]
 # What is wrong with the registry is no business of whoever asks, and may name its files.
 INTERNAL = (RegistryError, KeyFileError, RecordError)
-SUFFIXES = {
-    "WAV": ".wav", "WAVEX": ".wav", "RF64": ".wav", "FLAC": ".flac", "OGG": ".ogg", "MP3": ".mp3",
-    "AIFF": ".aiff", "CAF": ".caf", "W64": ".w64", "AU": ".au", "M4A": ".m4a",
-}  # fmt: skip
 
 
 class Setup(NamedTuple):
@@ -186,7 +182,9 @@ def embed(
     """Mark a file for a party, verify the mark and add its record, all in the file's folder."""
     known, card = bench.known, bench.marker.card
     with bench.limited():
-        length_s, suffix = _form(path)
+        length_s, suffix = files.seconds_of(path), recordings.suffix_of(Path(path))
+    if suffix in containers.MUXERS:
+        raise AudioError(f"{path} is a video", hint="keybound embed marks videos")
     if bench.setup.longest_s < length_s < math.inf:
         what = f"{path} is longer than {bench.setup.longest_s:g} s"
         raise AudioError(what, hint="cut it into shorter recordings")
@@ -210,14 +208,6 @@ def embed(
         files.embed(bench.marker, path, output, given.options, rho=whose.rho, appear=appear)
     issued = None if given.issued is None else given.issued.name
     return {"output": str(output), "record": record[0], "identifier": issued}
-
-
-def _form(path: str) -> tuple[float, str]:
-    """Return the length of a file, and how the name of one alike ends."""
-    with Reader(path) as file:
-        opus = file.subtype == "OPUS"
-        length_s = file.frames / file.sample_rate if file.frames > 0 else math.inf
-        return length_s, ".opus" if opus else SUFFIXES[file.format]
 
 
 def _seconds(found: Analysis) -> float:

@@ -33,6 +33,7 @@ from keybound.watermark.pipes import Passing
 from keybound.watermark.reservation import LEAST_S, Reservation, reserve
 from keybound.watermark.watermarker import Watermarker
 
+AT_ONCE_BYTES = 1 << 20  # that are marked together, where as many have come
 HEAD = struct.Struct(">cII")  # the kind of a frame, the number of its stream, the bytes that follow
 # To the process: a stream with what was asked of it, its data, its end, or that it is dropped.
 OPEN, DATA, END, DROP = b"O", b"D", b"E", b"X"
@@ -79,12 +80,14 @@ class Incoming(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read what has come, and wait for it."""
-        if not (self._rest or self._ended):
+        """Read all that has come, and wait for it: large blocks take less time in all."""
+        while not self._ended and len(self._rest) < len(buffer):
+            if self._rest and self._came.empty():
+                break
             came = self._came.get()
             if came is None or self._dropped:
                 raise DroppedError
-            self._rest, self._ended = came, not came
+            self._rest, self._ended = self._rest + came, not came
             self._said(TAKEN, self._number)
         count = min(len(buffer), len(self._rest))
         buffer[:count], self._rest = self._rest[:count], self._rest[count:]
@@ -182,7 +185,7 @@ class Marking:
     ) -> int:
         marker, setup = self._marker, self._setup
         assert setup.place is not None  # the service asks only where it has a registry
-        source = opened(io.BufferedReader(incoming))
+        source = opened(io.BufferedReader(incoming, AT_ONCE_BYTES))
         within = Within(source, setup.longest_s)
         length_s = source.frames / source.sample_rate if source.frames else math.inf
         with Registry(setup.place) as known:  # a connection belongs to its thread

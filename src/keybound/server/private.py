@@ -21,7 +21,6 @@ from keybound.provenance.tokens import Token
 from keybound.server import bodies, streaming
 from keybound.server.answers import (
     BODY,
-    FILE,
     KINDS,
     MARKED,
     PRIVATE,
@@ -98,7 +97,7 @@ def add(app: FastAPI, state: State) -> None:
         "/embed",
         responses={200: MARKED, **PRIVATE},
         response_class=Response,
-        openapi_extra=FILE,
+        openapi_extra=BODY,
     )
     async def embed(
         request: Request,
@@ -175,18 +174,22 @@ async def _answered(
     if asked["signed"] and state.signer is None:
         raise RefusedError(422, "this service signs no verdicts", "leave signed out")
     async with bodies.uploaded(request, state) as recording:
+        if only_asks:
+            await _spend(state, holder)
         work = state.pool.ask(scope, *recording, grade_only=only_asks, **asked)
         if only_asks:
-            total = state.limits.asked_total
-            if not await state.registry.ask(lambda known: known.tokens.spend(holder, total)):
-                work.close()
-                raise spent(DAY_S - int(time.time()) % DAY_S)
-            said = await in_fixed_time(state.limits.fixed_s, work, lambda one: one["seconds"])
-        else:
-            said = await work
+            work = in_fixed_time(state.limits.fixed_s, work, lambda one: one["seconds"])
+        said = await work
     if asked["signed"]:  # byte by byte as it was signed
         return Response(said["signed"], media_type="application/json")
     return JSONResponse(said["answer"])
+
+
+async def _spend(state: State, holder: Token) -> None:
+    """Count an answer to a token in the registry; refuse one too many."""
+    total = state.limits.asked_total
+    if not await state.registry.ask(lambda known: known.tokens.spend(holder, total)):
+        raise spent(DAY_S - int(time.time()) % DAY_S)
 
 
 async def _marked(request: Request, state: State, asked: dict[str, Any]) -> Response:

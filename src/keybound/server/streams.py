@@ -19,7 +19,7 @@ from keybound.server.limits import Limits, RefusedError, busy
 from keybound.server.marking import DATA, DROP, END, FAILED, HEAD, OPEN, TAKEN
 from keybound.server.pool import START_S, THREADS, kill
 
-AHEAD = 8  # frames of a stream that may wait to be marked
+AHEAD = 32  # frames of a stream that may wait to be marked
 FRAME_BYTES = 1 << 16
 
 

@@ -1,7 +1,8 @@
 """Pipes: mark a recording as it comes, and read the mark back from what has gone out.
 
-Only the last seconds are in memory, however long the recording is. What has gone out cannot be
-taken back: a mark that cannot be read is an error at the end, not an output that does not appear.
+However long the recording is, some seconds of it are in memory, what was read back in the last
+minutes, and its fingerprint. What has gone out cannot be taken back: a mark that cannot be read is
+an error at the end, not an output that does not appear.
 """
 
 from collections.abc import Callable
