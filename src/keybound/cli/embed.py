@@ -124,7 +124,7 @@ def embed(
                 fingerprint=not no_fingerprint,
             )
 
-        job = Job(marker, known, give, whose.rho, not no_check, force)
+        job = Job(marker, known, registry, give, whose.rho, not no_check, force)
         if host == output == pipes.STANDARD:
             marked = [pass_on(job)]
         else:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keybound.cli import pipes
-from keybound.cli.terminal import emit, progress_bar, say
+from keybound.cli.terminal import emit, open_registry, progress_bar, say
 from keybound.provenance.registry import Registry
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ class Job:
 
     marker: "Watermarker"
     known: Registry | None  # where the records are kept
+    place: str | None  # where that is, as --registry names it
     give: "Callable[[float], Reservation]"
     rho: int | None
     check: bool
@@ -145,7 +146,8 @@ def pass_on(job: Job) -> Done:
     def done() -> Done:
         made, record = passing.finished(), None
         if job.known is not None and made.samples:
-            record = job.known.append(given.stamped(job.marker.card, made))
+            with open_registry(job.place) as fresh:  # a connection of hours ago may be lost
+                record = fresh.append(given.stamped(job.marker.card, made))
         return Done(made, given, record)
 
     try:
