@@ -182,8 +182,8 @@ class Marking:
         """Mark a stream to its end and say how it ended."""
         incoming = self._open[number]
         try:
-            record = self._mark(number, incoming, **asked)
-            self._said(RECORDED, number, json.dumps({"record": record}).encode())
+            said = self._mark(number, incoming, **asked)
+            self._said(RECORDED, number, json.dumps(said).encode())
         except DroppedError:
             self._said(FAILED, number, json.dumps({"error": "dropped", "hint": None}).encode())
         except Exception as error:
@@ -198,7 +198,8 @@ class Marking:
         maker: dict[str, Any],
         short: bool = False,
         least_s: float = 0.0,
-    ) -> int | None:
+        unread_ok: bool = False,
+    ) -> dict[str, Any]:
         marker, setup = self._marker, self._setup
         source = opened(io.BufferedReader(incoming))
         within = Within(source, setup.longest_s, least_s)
@@ -211,10 +212,17 @@ class Marking:
             self._said(BEGUN, number, json.dumps(_begun(given, source)).encode())
             sink = source.output(io.BufferedWriter(Outgoing(self._said, number)))
             passing = Passing(marker, within, sink, given.reserved.options, rho=given.whose.rho)
-            passing.run()
-            if given.known is None:
-                return None
-            return given.known.append(given.reserved.stamped(marker.card, passing.finished()))
+            try:
+                passing.run()
+            except AudioError:
+                if not (unread_ok and passing.whole):
+                    raise
+                return {"record": None, "read": False}
+            record = None
+            if given.known is not None:
+                made = given.reserved.stamped(marker.card, passing.finished())
+                record = given.known.append(made)
+            return {"record": record, "read": True}
 
 
 def _begun(given: Given, source: Input) -> dict[str, str | None]:
