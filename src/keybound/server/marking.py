@@ -38,6 +38,8 @@ OPEN, DATA, END, DROP = b"O", b"D", b"E", b"X"
 # And back: data were taken; it has begun; marked data; it is recorded; or why it is not.
 TAKEN, BEGUN, MARKED, RECORDED, FAILED = b"T", b"B", b"M", b"R", b"F"
 
+JOINED_BYTES = 1 << 18  # that are read at once
+
 
 class DroppedError(Exception):
     """The client has gone, or came too slowly."""
@@ -80,14 +82,21 @@ class Incoming(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Read what has come, and wait for it."""
         if not (self._rest or self._ended):
-            came = self._came.get()
-            if came is None or self._dropped:
-                raise DroppedError
-            self._rest, self._ended = came, not came
-            self._said(TAKEN, self._number)
+            self._take()
         count = min(len(buffer), len(self._rest))
         buffer[:count], self._rest = self._rest[:count], self._rest[count:]
         return count
+
+    def _take(self) -> None:
+        """Take all that has come: larger blocks take less time in all."""
+        waits = True
+        while waits:
+            came = self._came.get()
+            if came is None or self._dropped:
+                raise DroppedError
+            self._rest, self._ended = self._rest + came, not came
+            self._said(TAKEN, self._number)
+            waits = bool(came) and not self._came.empty() and len(self._rest) < JOINED_BYTES
 
 
 class Outgoing(io.RawIOBase):
