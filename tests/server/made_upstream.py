@@ -30,9 +30,12 @@ class Upstream:
 
     def audio(self, voice: str, form: str) -> bytes:
         """Return what a voice says."""
-        return {"short": self.short[form], "garbage": b"\x07garbage" * 20_000, "mute": b""}.get(
-            voice, self.speech[form]
-        )
+        return {
+            "short": self.short[form],
+            "garbage": b"\x07garbage" * 20_000,
+            "mute": b"",
+            "phrase": self.speech[form][: 3 * 2 * 24_000],
+        }.get(voice, self.speech[form])
 
 
 class Handler(http.server.BaseHTTPRequestHandler):

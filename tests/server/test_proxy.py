@@ -336,8 +336,8 @@ def test_a_party_gets_records_and_the_proof_none(kept: Kept, upstream: Upstream)
     with serving(state_of(upstream, maker, place=str(kept.place)), make) as proxy:
         with kept.open() as known:
             assert known.counts()["records"] == 0
-        for form in ("pcm", "mp3"):
-            answer = say(proxy, "clip", form)
+        for voice, form in (("clip", "pcm"), ("clip", "mp3"), ("phrase", "pcm")):
+            answer = say(proxy, voice, form)
             samples, rate = decoded(form, answer.body)
             named = answer.headers["keybound-identifier"]
             with keybound.Registry(kept.place) as registry:
@@ -349,4 +349,4 @@ def test_a_party_gets_records_and_the_proof_none(kept: Kept, upstream: Upstream)
             say(proxy, "breaks", "wav")
         assert settles(proxy)
     with kept.open() as known:
-        assert (known.counts()["records"], known.unfinished()) == (2, ())
+        assert (known.counts()["records"], known.unfinished()) == (3, ())
