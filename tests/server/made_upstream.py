@@ -11,6 +11,7 @@ from typing import Any
 
 PIECE_BYTES = 4001  # odd: samples are cut in the middle
 WAIT_S = 30.0
+RAW_BYTES = 3 * 2 * 24_000  # three seconds of raw samples
 KINDS = {
     "mp3": "audio/mpeg", "opus": "audio/ogg", "aac": "audio/aac", "flac": "audio/flac",
     "wav": "audio/wav", "pcm": "audio/pcm",
@@ -30,12 +31,14 @@ class Upstream:
 
     def audio(self, voice: str, form: str) -> bytes:
         """Return what a voice says."""
-        return {
+        said = {
             "short": self.short[form],
+            "phrase": self.speech[form][:RAW_BYTES],
+            "silence": bytes(RAW_BYTES),
             "garbage": b"\x07garbage" * 20_000,
             "mute": b"",
-            "phrase": self.speech[form][: 3 * 2 * 24_000],
-        }.get(voice, self.speech[form])
+        }
+        return said.get(voice, self.speech[form])
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
