@@ -30,7 +30,6 @@ from made_upstream import KINDS, RAW_BYTES, Upstream, speaking
 
 import keybound
 from keybound.audio import recordings
-from keybound.errors import KeyBoundError
 from keybound.identity import identifier
 from keybound.provenance.declared import Declared
 from keybound.server.makers import Maker
@@ -251,18 +250,6 @@ def test_nobody_speaks(proxy: Service, monkeypatch: pytest.MonkeyPatch) -> None:
         nowhere = upstreams.Upstream.at(f"http://127.0.0.1:{nobody.getsockname()[1]}")
     monkeypatch.setattr(proxy.state, "upstream", nowhere)
     assert is_refused(say(proxy, "clip", "wav"), 502, "cannot be reached")
-
-
-@pytest.mark.parametrize("url", ["", "ftp://a/v1", "http://", "http://a:x/v1", "http://a/?b=1"])
-def test_what_is_no_upstream(url: str) -> None:
-    with pytest.raises(KeyBoundError, match="not the address"):
-        upstreams.Upstream.at(url)
-
-
-def test_an_address_without_a_path_means_v1() -> None:
-    for url in ("http://a", "http://a/", "http://a/v1", "http://a/v1/"):
-        assert upstreams.Upstream.at(url).target(b"") == b"/v1/audio/speech"
-    assert upstreams.Upstream.at("http://a/b").target(b"c=1") == b"/b/audio/speech?c=1"
 
 
 # With a registry
