@@ -60,13 +60,14 @@ def probe(path: Path, reader: str, *asked: str) -> Any:
 
 
 def encode(wav: Path, path: Path, bitrate_bps: int, chapters: bytes = b"") -> None:
-    """Write a WAV as AAC in an M4A, with chapters as `chapters` gives them."""
+    """Write a WAV as AAC, in an M4A with chapters as `chapters` gives them, or by itself."""
     program = find(path, "write")
     sources, form = ["-i", f"file:{wav}"], ["-map", "0:a"]
     if chapters:
         sources += ["-protocol_whitelist", "pipe", "-f", "ffmetadata", "-i", "pipe:0"]
         form += ["-map_chapters", "1"]
-    form += ["-c:a", "aac", "-b:a", str(bitrate_bps), "-f", "ipod", f"file:{path}"]
+    form += ["-c:a", "aac", "-b:a", str(bitrate_bps)]
+    form += ["-f", "adts" if path.suffix.lower() == ".aac" else "ipod", f"file:{path}"]
     what = "the recording cannot be encoded as aac"  # `path` is a name in between
     try:
         run(program, (*sources, *form), what, chapters)

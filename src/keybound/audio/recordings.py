@@ -32,7 +32,8 @@ _BLOCK_FRAMES = 1 << 16
 class Recording:
     """Samples (frames, channels) in [-1, 1] with all that is needed to write them back alike.
 
-    `format` and `subtype` are soundfile's words (WAV and PCM_24, OGG and OPUS), or M4A and AAC.
+    `format` and `subtype` are soundfile's words (WAV and PCM_24, OGG and OPUS), or M4A and AAC,
+    ADTS and AAC.
     `bitrate_bps` is the mean over the file for MP3, Vorbis, Opus and AAC, otherwise None.
     `endian` is LITTLE or BIG where that is not what the format usually has.
     """
@@ -74,8 +75,8 @@ class Reader:
             self._promised = promised_frames(Path(os.fsdecode(file.name)), file)
             self.sample_rate, self.channels = int(file.samplerate), int(file.channels)
             self.frames = self._promised if file.format == "W64" else int(file.frames)
-            other = "MATROSKA" if demuxer == "matroska" else "M4A"
-            self.format = other if demuxer else str(file.format)
+            kinds = {"mov": "M4A", "aac": "ADTS", "matroska": "MATROSKA"}
+            self.format = kinds[demuxer] if demuxer else str(file.format)
             self.subtype = "AAC" if demuxer else str(file.subtype)
             self.endian = str(file.endian)
             undo.pop_all()

@@ -22,6 +22,7 @@ from keybound.cli import (
     lab,
     parties,
     pipes,
+    proxy,
     records,
     registry,
     serve,
@@ -198,6 +199,7 @@ cli.add_command(lab.export)
 cli.add_command(bench.bench)
 cli.add_command(serve.serve)
 cli.add_command(serve.page)
+cli.add_command(proxy.proxy)
 
 
 def main() -> None:

@@ -175,7 +175,7 @@ BODY: dict[str, Any] = {
 KINDS = {
     ".wav": "audio/wav", ".flac": "audio/flac", ".ogg": "audio/ogg", ".opus": "audio/ogg",
     ".mp3": "audio/mpeg", ".aif": "audio/aiff", ".caf": "audio/x-caf", ".m4a": "audio/mp4",
-    ".w64": "audio/x-w64", ".au": "audio/basic",
+    ".aac": "audio/aac", ".w64": "audio/x-w64", ".au": "audio/basic",
 }  # fmt: skip
 MARKED: dict[str, Any] = {
     "description": "The marked recording, in the format of the body.",

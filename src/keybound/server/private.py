@@ -31,6 +31,7 @@ from keybound.server.answers import (
 )
 from keybound.server.counting import in_fixed_time, spent
 from keybound.server.limits import RefusedError
+from keybound.server.makers import Maker
 from keybound.server.sending import Sent
 from keybound.server.state import State
 from keybound.watermark.options import EXCERPT_S
@@ -117,14 +118,13 @@ def add(app: FastAPI, state: State) -> None:
         """
         holder = await _holder(state, given, "embed")
         whose = await _party(state, holder, party)
-        _check_declared(system, system_version)
         if public and await state.registry.ask(lambda known: known.issuer) is None:
             raise RefusedError(422, "this registry issues no public identifiers", "leave it out")
-        asked = {"party": whose, "public": public, "excerpt": excerpt}
-        asked |= {"system": system, "system_version": system_version}
+        says = _declared(system, system_version).members()
+        maker = Maker(whose, public=public, excerpt=excerpt, says=says).plain()
         if stream:
-            return await streaming.answered(request, state, asked | {"short": short})
-        return await _marked(request, state, asked)
+            return await streaming.answered(request, state, {"maker": maker, "short": short})
+        return await _marked(request, state, maker)
 
 
 async def _holder(state: State, given: HTTPAuthorizationCredentials | None, *scopes: str) -> Token:
@@ -159,9 +159,9 @@ async def _party(state: State, holder: Token, asked: str | None) -> str:
     return name
 
 
-def _check_declared(system: str | None, system_version: str | None) -> None:
+def _declared(system: str | None, system_version: str | None) -> Declared:
     try:
-        Declared(system=system, system_version=system_version)
+        return Declared(system=system, system_version=system_version)
     except RecordError as error:
         raise RefusedError(422, error.message, error.hint) from error
 
@@ -192,11 +192,11 @@ async def _spend(state: State, holder: Token) -> None:
         raise spent(DAY_S - int(time.time()) % DAY_S)
 
 
-async def _marked(request: Request, state: State, asked: dict[str, Any]) -> Response:
+async def _marked(request: Request, state: State, maker: dict[str, Any]) -> Response:
     """Return the marked recording of a request."""
     async with contextlib.AsyncExitStack() as undo:
         recording = await undo.enter_async_context(bodies.uploaded(request, state))
-        said = await state.pool.ask("embed", *recording, **asked)
+        said = await state.pool.ask("embed", *recording, maker=maker)
         output = Path(said["output"])
         recording.file.hold(output.stat().st_size)
         names = {"KeyBound-Record": said["record"], "KeyBound-Identifier": said["identifier"]}

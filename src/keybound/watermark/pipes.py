@@ -81,12 +81,17 @@ class Passing:
             hint = "what was written has no mark that can be read"
             raise AudioError(f"standard input does not hold a mark: {why}", hint=hint)
 
+    @property
+    def whole(self) -> bool:
+        """Return whether all has gone out."""
+        return self._ended
+
     def finished(self) -> Written:
         """Return what has gone out; where that was stopped, about a second more may be counted.
 
         Then there is no hash, because nobody knows which bytes were the last.
         """
-        whole = self._ended
+        whole = self.whole
         if not (self._ended or self._looking):  # in the middle of a look nothing can be added
             self._look(end=True)
         return Written(
