@@ -127,7 +127,9 @@ def test_what_comes_back_is_marked_recorded_and_of_the_same_form(
 
 
 def test_every_format_that_is_marked_has_a_content_type() -> None:
-    written = {formats.suffix_of(kind, "") for kind in (*formats.READABLE, "M4A")} | {".opus"}
+    written = {formats.suffix_of(kind, "") for kind in (*formats.READABLE, "M4A", "ADTS")} | {
+        ".opus"
+    }
     assert written == set(KINDS)
 
 
