@@ -72,7 +72,7 @@ def row_of(number: int, party: Party, parties: int, data: bytes) -> tuple[Value,
     digest = hashlib.sha256(b"%d" % number).digest()
     times = pending.microseconds(BEGUN) + 1000 * number
     found_by = (serial_of(number), party.name, party.key_id, number // parties, times)
-    return (*found_by, digest[:12], digest, data)
+    return (*found_by, digest[:12], digest, None, data)
 
 
 def fill(known: Registry, whose: list[tuple[Party, Key]], count: int) -> float:

@@ -5,11 +5,13 @@ import json
 import os
 import re
 import secrets
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +19,7 @@ import pytest
 import soundfile as sf
 from numpy.typing import NDArray
 
+import made_film
 from keybound.audio import recordings
 from keybound.cli import main
 from keybound.crypto.keys import Key
@@ -63,6 +66,16 @@ def clip(clips: dict[str, Samples]) -> Samples:
 def marked(marker: Watermarker, clip: Samples) -> Samples:
     """The clip with a mark of the key and payload that most tests have."""
     return marker.embed(clip, RATE, key=KEY, payload=PAYLOAD, position=0)
+
+
+@pytest.fixture(scope="session")
+def film(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Make a video with a track for each codec that is named: see `made_film`."""
+    if not shutil.which("ffmpeg"):
+        pytest.skip("ffmpeg is not installed")
+    folder = tmp_path_factory.mktemp("films")
+    made_film.prepare(folder)
+    return partial(made_film.make, folder)
 
 
 # The command line

@@ -88,6 +88,15 @@ def test_an_order_of_bytes_is_kept() -> None:
     assert passed(data)[2] == data
 
 
+def test_chunks_around_the_sound_go_through() -> None:
+    data = made("WAV", "PCM_U8")
+    info = b"LIST" + struct.pack("<I", 7) + b"INFOabc\0"
+    stale = b"MD5 " + struct.pack("<I", 16) + bytes(16)
+    for chunk in (info, stale):
+        for whole in (data + chunk, data[:12] + chunk + data[12:]):
+            assert passed(whole)[2] == whole.replace(b"MD5 ", b"JUNK")
+
+
 @pytest.mark.parametrize("size", [0xFFFFFFFF, 0, 0x7FFFFFFF, 0x7FFFF000, 0x80000000])
 def test_a_length_that_is_not_told(size: int) -> None:
     data = bytearray(made("WAV", "PCM_16"))

@@ -1,5 +1,6 @@
 """Recordings come back as they were written, in the format that host and name choose."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -255,3 +256,16 @@ def test_what_cannot_be_written_is_refused(tmp_path, name, rate, channels, word)
     path = tmp_path / name
     assert word in refusal(lambda: recordings.write(path, samples, recording(samples, rate)))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not shutil.which("ffmpeg"), reason="ffmpeg is not installed")
+def test_aac_without_a_container_is_written_and_read(tmp_path):
+    samples = tone(48_000, 1)
+    tagged = replace(recording(samples, 48_000), metadata=Metadata.of({"title": "a"}))
+    recordings.write(tmp_path / "a.aac", samples, tagged)
+    assert (tmp_path / "a.aac").read_bytes()[:1] == b"\xff"
+    read = recordings.read(tmp_path / "a.aac")
+    assert (read.format, read.subtype, read.sample_rate) == ("ADTS", "AAC", 48_000)
+    assert 0 <= len(read.samples) - len(samples) < 4096  # priming and padding stay
+    recordings.write(tmp_path / "b.aac", read.samples, read)
+    assert recordings.suffix_of(tmp_path / "b.aac") == ".aac"

@@ -98,7 +98,7 @@ def test_embedding_for_a_party_leaves_a_record(run: Run, home: Path) -> None:
     marked = home / "marked.wav"
     assert (
         shown["record"]["sha256"]
-        == files._described(  # of the file that was written
+        == files.described(  # of the file that was written
             files.Written(0, 0, 0, 0, 0, 0), marked, channels.levels_of(np.zeros(0))
         ).sha256
     )

@@ -277,6 +277,7 @@ def test_detect_for_machines(run: Run, marked: Path, marker: Watermarker) -> Non
     assert set(plain) == {
         "path", "present", "presence", "threshold", "evidence_s", "evidence_threshold_s", "spans",
         "channel", "channels_tried", "false_alarms", "speed", "speeds_tried", "claimed",
+        "manifest",
     }  # fmt: skip
     assert plain["present"] is True
     found = marker.detect(recordings.read(marked).samples, RATE)

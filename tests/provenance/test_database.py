@@ -213,7 +213,7 @@ def test_a_machine_has_a_name_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert stages.machine() == "mine"
 
 
-def test_records_are_found_by_position_hash_and_mask(
+def test_records_are_found_by_position_hash_and_audio(
     place: Path | str, party: Party, tmp_path: Path
 ) -> None:
     with Registry(place) as known:
@@ -224,8 +224,8 @@ def test_records_are_found_by_position_hash_and_mask(
                 known.appear(records.stamp(one, KEY), part)
         assert [entry.number for entry in known.records(party, 1)] == [2]
         assert known.records(party, 3) == ()
-        assert list(known.positions(party)) == [(1, 0), (2, 1), (3, 2)]
-        assert list(known.masks(party)) == [(1, b"n"), (2, b"nn")]
+        assert known.count(party) == 3
+        assert list(known.fingerprints(party)) == [(n, RECORD.fingerprint) for n in (1, 2, 3)]
         found = known.record_of(KEY.id, "ab" * 32)
         assert found is not None
         assert known.record_of("0" * 16, "ab" * 32) is None

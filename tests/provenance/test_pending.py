@@ -8,15 +8,16 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from test_registry_file import STAMPED, statement
+from test_registry_file import KEY, STAMPED, statement
 
 from keybound import output, stages
 from keybound.errors import RegistryError
-from keybound.provenance import database
+from keybound.provenance import database, records
 from keybound.provenance.registry import Registry
 
 Run = Callable[..., Any]  # to the outcome of `run` in conftest
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="kills and locks are 
 # Where a program is killed while it marks a file: what is put in place of which function.
 DIE = "import os, signal\ndie = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)\n"
 STEPS = {
-    "reserved": "from keybound.watermark import files; files._write = die",
+    "reserved": "from keybound.watermark import files; files.write = die",
     "marked": "from keybound.watermark.reservation import Reservation; Reservation.stamped = die",
     "before the record waits": "from keybound.provenance import pending; pending.appear = die",
     "the record waits": "from keybound.provenance.database import Database as D\n"
@@ -206,3 +207,20 @@ def test_a_damaged_pending_record_is_named(path: Path) -> None:
     statement(path, f"INSERT INTO pending VALUES ({row})")
     with pytest.raises(RegistryError, match="damaged at a record that is not kept yet"):
         Registry(path)
+
+
+def test_the_records_of_several_tracks_appear_together(place: Path | str, tmp_path: Path) -> None:
+    other = records.stamp(replace(STAMPED.record, position=4242, serial=None), KEY)
+    with Registry(place) as known:
+        with output.staged(tmp_path / "out.bin", kind=RegistryError) as part:
+            part.path.write_bytes(b"marked")
+            part.output.write_bytes(b"somebody's")
+            with pytest.raises(RegistryError, match=r"out\.bin exists"):
+                known.appear_all([STAMPED, other], part)
+            assert (pending(known), known.records()) == (0, ())
+            part.output.unlink()
+            numbers = known.appear_all([STAMPED, other], part)
+        assert (tmp_path / "out.bin").read_bytes() == b"marked"
+        assert tuple(one.number for one in known.records()) == numbers
+        assert [one.stamped for one in known.records()] == [STAMPED, other]
+        assert pending(known) == 0

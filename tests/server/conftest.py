@@ -11,6 +11,7 @@ import soundfile as sf
 
 if TYPE_CHECKING:
     from made_page import Page
+    from made_registry import Kept
     from made_service import Service
 
 RATE = 16_000
@@ -24,6 +25,30 @@ def service() -> "Iterator[Service]":
 
     with serving(State(LIMITS)) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> "Kept":
+    """A registry with two parties."""
+    from made_registry import made
+
+    return made(tmp_path_factory.mktemp("kept"))
+
+
+@pytest.fixture(scope="module")
+def all_of_it(kept: "Kept") -> str:
+    """A token that allows everything."""
+    from made_registry import ALL
+
+    return kept.token("all", *ALL)
+
+
+@pytest.fixture(scope="module")
+def speech(clip: Any, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """Ten seconds of speech as a WAV."""
+    from made_registry import encoded
+
+    return encoded(np.resize(clip, 10 * RATE), tmp_path_factory.mktemp("host"))
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import http.client
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,8 @@ import pytest
 pytest.importorskip("fastapi", reason="the extra serve is not installed")
 
 from keybound.server import run
+from keybound.server.app import make
 from keybound.server.limits import Limits
-from keybound.server.state import State
 
 # Small enough that tests reach them, large enough for a busy machine.
 LIMITS = Limits(workers=2, queue=8, body_bytes=8 << 20, longest_s=600.0, work_s=20.0, grace_s=3.0)
@@ -40,7 +40,7 @@ class Service:
     """A service that runs: where it listens and what its requests share."""
 
     port: int
-    state: State
+    state: Any
 
     @property
     def url(self) -> str:
@@ -79,10 +79,10 @@ class Service:
 
 
 @contextlib.contextmanager
-def serving(state: State) -> Iterator[Service]:
+def serving(state: Any, make: Callable[[Any], Any] = make) -> Iterator[Service]:
     """Run a service in a thread."""
     with run.listen("127.0.0.1", 0) as listening:
-        server = run.server(state)
+        server = run.server(make(state))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         while not server.started and thread.is_alive():

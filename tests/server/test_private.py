@@ -1,13 +1,11 @@
-"""With a token: mark, identify, verify; the grade alone, and counted, for who may only ask."""
+"""With a token: mark, identify, verify."""
 
 import contextlib
 import dataclasses
 import io
-import logging
 import os
 import signal
 import socket
-import statistics
 import threading
 import time
 from collections.abc import Iterator
@@ -18,20 +16,19 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile as sf
-from made_registry import ALL, RATE, Kept, encoded, made, post
+from made_registry import ALL, KEY, RATE, Kept, encoded, made, post
 from made_service import LIMITS, Service, serving
 
+from keybound.audio import formats
 from keybound.crypto.signing import SigningKey
 from keybound.provenance import signed_verdicts
+from keybound.provenance.parties import Party
+from keybound.provenance.registry import Registry
+from keybound.provenance.tokens import Token
+from keybound.server.answers import KINDS
 from keybound.server.state import State
 
-FIXED_S = 0.6
-USUAL = dataclasses.replace(LIMITS, workers=1, fixed_s=FIXED_S)
-
-
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
-    return made(tmp_path_factory.mktemp("kept"))
+USUAL = dataclasses.replace(LIMITS, workers=1, fixed_s=0.1)
 
 
 @pytest.fixture(scope="module")
@@ -41,31 +38,20 @@ def desk(kept: Kept) -> Iterator[Service]:
 
 
 @pytest.fixture(scope="module")
-def all_of_it(kept: Kept) -> str:
-    return kept.token("all", *ALL)
-
-
-@pytest.fixture(scope="module")
-def host(clip: Any, tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """Ten seconds of speech as a file."""
-    return encoded(np.resize(clip, 10 * RATE), tmp_path_factory.mktemp("host"))
-
-
-@pytest.fixture(scope="module")
-def marked_by_desk(desk: Service, all_of_it: str, host: bytes) -> bytes:
-    return post(desk, "/embed?party=alice", host, all_of_it).body
+def marked_by_desk(desk: Service, all_of_it: str, speech: bytes) -> bytes:
+    return post(desk, "/embed?party=alice", speech, all_of_it).body
 
 
 # Who may do what
 
 
 def test_without_a_token_that_holds_nothing_is_answered(
-    desk: Service, kept: Kept, host: bytes
+    desk: Service, kept: Kept, speech: bytes
 ) -> None:
     other = made(kept.folder / "sub") if (kept.folder / "sub").mkdir() is None else kept
     for token in (None, "kb_nothing", "", other.token("all", *ALL)):
         for path in ("/embed?party=alice", "/identify", "/verify?party=alice"):
-            refused = post(desk, path, host, token)
+            refused = post(desk, path, speech, token)
             assert refused.status == 401
             assert refused.headers["www-authenticate"] == "Bearer"
 
@@ -111,6 +97,14 @@ def test_tokens_are_rotated_and_revoked_without_a_restart(
     assert status(third) == 401
 
 
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="there is no /proc")
+def test_nobody_sees_the_place_of_the_registry_among_processes(desk: Service, kept: Kept) -> None:
+    for worker in desk.state.pool._all:  # a PostgreSQL address may hold a password
+        told = Path(f"/proc/{worker.pid}/cmdline").read_bytes()
+        assert b"keybound.server.worker" in told
+        assert kept.place.name.encode() not in told
+
+
 # Marking
 
 
@@ -132,6 +126,13 @@ def test_what_comes_back_is_marked_recorded_and_of_the_same_form(
     assert (told.provider, told.system, told.system_version) == ("Example Ltd", "Voice", "4")
 
 
+def test_every_format_that_is_marked_has_a_content_type() -> None:
+    written = {formats.suffix_of(kind, "") for kind in (*formats.READABLE, "M4A", "ADTS")} | {
+        ".opus"
+    }
+    assert written == set(KINDS)
+
+
 def test_a_short_recording_has_no_identifier_and_is_found_by_its_audio(
     desk: Service, all_of_it: str, clips: Any, tmp_path: Path
 ) -> None:
@@ -143,7 +144,7 @@ def test_a_short_recording_has_no_identifier_and_is_found_by_its_audio(
 
 
 def test_what_cannot_be_marked_is_refused_and_leaves_no_record(
-    desk: Service, kept: Kept, all_of_it: str, host: bytes, tmp_path: Path
+    desk: Service, kept: Kept, all_of_it: str, speech: bytes, tmp_path: Path
 ) -> None:
     with kept.open() as known:
         before = known.counts()["records"]
@@ -151,9 +152,9 @@ def test_what_cannot_be_marked_is_refused_and_leaves_no_record(
     for path, body in (
         ("/embed?party=alice", silence),
         ("/embed?party=alice", b"garbage" * 100),
-        ("/embed?party=alice&excerpt=0", host),
-        ("/embed?party=alice&system=%20", host),
-        ("/embed", host),
+        ("/embed?party=alice&excerpt=0", speech),
+        ("/embed?party=alice&system=%20", speech),
+        ("/embed", speech),
     ):
         refused = post(desk, path, body, all_of_it)
         assert refused.status == 422, (path, refused)
@@ -165,15 +166,15 @@ def test_what_cannot_be_marked_is_refused_and_leaves_no_record(
 
 
 def test_a_kill_in_the_middle_of_an_upload_leaves_no_record_and_no_reservation(
-    desk: Service, kept: Kept, all_of_it: str, host: bytes
+    desk: Service, kept: Kept, all_of_it: str, speech: bytes
 ) -> None:
     with kept.open() as known:
         before = known.counts()
     for _ in range(5):
         with contextlib.closing(socket.create_connection(("127.0.0.1", desk.port))) as client:
-            head = f"Authorization: Bearer {all_of_it}\r\nContent-Length: {len(host)}\r\n\r\n"
+            head = f"Authorization: Bearer {all_of_it}\r\nContent-Length: {len(speech)}\r\n\r\n"
             line = "POST /embed?party=alice HTTP/1.1\r\nHost: test\r\n"
-            client.sendall((line + head).encode() + host[: len(host) // 2])
+            client.sendall((line + head).encode() + speech[: len(speech) // 2])
     assert desk.settles()
     with kept.open() as known:
         assert (known.counts(), known.unfinished()) == (before, ())
@@ -202,6 +203,26 @@ def test_a_worker_that_is_killed_while_it_marks_leaves_no_record(
     with kept.open() as known:
         assert known.counts()["records"] == before["records"]
         assert known.unfinished() == ()
+
+
+def test_a_registry_on_a_server_is_used_alike(
+    address: str, kept: Kept, speech: bytes, tmp_path: Path
+) -> None:
+    with Registry(address) as known:
+        known.rotate_key(tmp_path / "registry.key")
+        known.add(Party("alice", 1, 16, 2, kept.folder / "alice.key", KEY.id, datetime.now(UTC)))
+        made_on = datetime.now(UTC)
+        token = known.tokens.add(Token("all", ALL, made_on))
+        asking = known.tokens.add(Token("asking", ("ask",), made_on, daily=1))
+    limits = dataclasses.replace(USUAL, fixed_s=0.1)
+    with serving(State(limits, place=address)) as own:
+        marked = post(own, "/embed?party=alice", speech, token)
+        assert marked.status == 200, marked
+        (mark,) = post(own, "/identify", marked.body, token).json["marks"]
+        assert mark["identifier"] == marked.headers["keybound-identifier"]
+        route = "/verify?party=alice"
+        told = [post(own, route, marked.body, asking) for _ in range(2)]
+        assert (told[0].json, told[1].status) == ({"grade": "sealed"}, 429)
 
 
 # Verdicts
@@ -240,71 +261,7 @@ def test_verdicts_are_signed_and_hold_no_evidence(
 
 
 def test_a_service_without_a_signing_key_signs_nothing(
-    kept: Kept, all_of_it: str, host: bytes
+    kept: Kept, all_of_it: str, speech: bytes
 ) -> None:
     with serving(State(USUAL, place=str(kept.place))) as own:
-        assert post(own, "/verify?party=alice&signed=true", host, all_of_it).status == 422
-
-
-# Who may only ask
-
-
-def test_one_who_may_only_ask_gets_the_grade_alone(
-    desk: Service, kept: Kept, marked_by_desk: bytes, host: bytes
-) -> None:
-    token = kept.token("asking", "ask")
-    assert post(desk, "/verify?party=alice", marked_by_desk, token).json == {"grade": "sealed"}
-    assert post(desk, "/verify?party=bob", marked_by_desk, token).json == {"grade": "present"}
-    assert post(desk, "/identify", marked_by_desk, token).json == {"grade": "sealed"}
-    assert post(desk, "/identify", host, token).json == {"grade": "none"}
-
-
-def test_answers_are_counted_over_two_services(kept: Kept, marked_by_desk: bytes) -> None:
-    few, many = kept.token("few", "ask", daily=3), kept.token("many", "ask", daily=50)
-    with kept.open() as known:
-        before = known.tokens.answered("")[0]
-    limits = dataclasses.replace(USUAL, fixed_s=0.1, asked_total=before + 5)
-    with (
-        serving(State(limits, place=str(kept.place))) as one,
-        serving(State(limits, place=str(kept.place))) as two,
-    ):
-
-        def ask(which: Service, token: str) -> int:
-            answer = post(which, "/verify?party=alice", marked_by_desk, token)
-            assert answer.status == 200 or 0 < int(answer.headers["retry-after"]) <= 86400
-            return answer.status
-
-        assert [ask(which, few) for which in (one, two, one, two)] == [200, 200, 200, 429]
-        assert [ask(which, many) for which in (two, one, two)] == [200, 200, 429]
-    with kept.open() as known:
-        assert (known.tokens.answered("few"), known.tokens.answered("many")) == ((3, 3), (2, 2))
-
-
-def test_the_time_of_a_grade_does_not_tell_what_it_is(
-    desk: Service, kept: Kept, marked_by_desk: bytes, host: bytes
-) -> None:
-    token = kept.token("timing", "ask")
-    spent: dict[str, list[float]] = {"sealed": [], "none": []}
-    for _ in range(3):
-        for grade, body in (("sealed", marked_by_desk), ("none", host)):
-            begun = time.monotonic()
-            assert post(desk, "/verify?party=alice", body, token).json == {"grade": grade}
-            spent[grade].append(time.monotonic() - begun)
-    assert min(spent["sealed"] + spent["none"]) >= FIXED_S
-    assert 2 / 3 < statistics.mean(spent["sealed"]) / statistics.mean(spent["none"]) < 3 / 2
-
-
-def test_the_log_holds_no_token_no_party_and_no_identifier(
-    desk: Service, all_of_it: str, host: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    answer = post(desk, "/embed?party=alice", host, all_of_it)
-    identifier = answer.headers["keybound-identifier"]
-    assert post(desk, "/identify?false_alarms=0.01", answer.body, all_of_it).status == 200
-    assert post(desk, "/verify?party=alice", answer.body, "kb_wrong").status == 401
-    end = time.monotonic() + 10
-    while "POST /verify 401" not in caplog.text and time.monotonic() < end:
-        time.sleep(0.02)
-    assert "POST /embed 200" in caplog.text
-    for secret in (identifier, all_of_it, "kb_wrong", "alice", "127.0.0.1", "0.01"):
-        assert secret not in caplog.text
+        assert post(own, "/verify?party=alice&signed=true", speech, all_of_it).status == 422

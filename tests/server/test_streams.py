@@ -14,35 +14,19 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile as sf
-from made_registry import ALL, RATE, Kept, encoded, made, post
+from made_registry import RATE, Kept, encoded, post
 from made_service import LIMITS, Service, serving
 
 from keybound.server.state import State
 
-USUAL = dataclasses.replace(LIMITS, workers=1, grace_s=1.0, streams=3, longest_s=60.0)
+USUAL = dataclasses.replace(LIMITS, workers=1, grace_s=4.0, streams=3, longest_s=60.0)
 ROUTE = "/embed?party=alice&stream=true"
-
-
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
-    return made(tmp_path_factory.mktemp("kept"))
-
-
-@pytest.fixture(scope="module")
-def token(kept: Kept) -> str:
-    return kept.token("all", *ALL)
 
 
 @pytest.fixture(scope="module")
 def desk(kept: Kept) -> Iterator[Service]:
     with serving(State(USUAL, place=str(kept.place))) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def host(clip: Any, tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """Ten seconds of speech as a WAV."""
-    return encoded(np.resize(clip, 10 * RATE), tmp_path_factory.mktemp("host"))
 
 
 class Client:
@@ -77,20 +61,20 @@ def settles(desk: Service) -> bool:
 
 
 def test_marked_audio_comes_while_the_stream_still_comes_in(
-    desk: Service, kept: Kept, token: str, host: bytes
+    desk: Service, kept: Kept, all_of_it: str, speech: bytes
 ) -> None:
-    half = len(host) // 2
-    with Client(desk, token, f"{ROUTE}&public=true&system=Live") as client:
-        client.send(host[:half])
+    half = len(speech) // 2
+    with Client(desk, all_of_it, f"{ROUTE}&public=true&system=Live") as client:
+        client.send(speech[:half])
         response = client.begin()
         early = response.read(half // 2)
         assert len(early) == half // 2
-        client.send(host[half:])
+        client.send(speech[half:])
         client.send(b"")
         marked = early + response.read()
-    assert len(marked) == len(host)
+    assert len(marked) == len(speech)
     assert response.headers["content-type"] == "audio/wav"
-    (mark,) = post(desk, "/identify", marked, token).json["marks"]
+    (mark,) = post(desk, "/identify", marked, all_of_it).json["marks"]
     assert (mark["grade"], mark["claimed"]) == ("sealed", False)
     assert mark["identifier"] == response.headers["KeyBound-Identifier"]
     with kept.open() as known:
@@ -99,16 +83,16 @@ def test_marked_audio_comes_while_the_stream_still_comes_in(
 
 
 def test_a_client_that_reads_last_gets_all_of_it(
-    desk: Service, token: str, clip: Any, tmp_path: Path
+    desk: Service, all_of_it: str, clip: Any, tmp_path: Path
 ) -> None:
     body = encoded(np.resize(clip, 55 * RATE), tmp_path)
-    answer = post(desk, ROUTE, body, token)
+    answer = post(desk, ROUTE, body, all_of_it)
     assert (answer.status, len(answer.body)) == (200, len(body))
-    assert post(desk, "/verify?party=alice", answer.body, token).json["grade"] == "sealed"
+    assert post(desk, "/verify?party=alice", answer.body, all_of_it).json["grade"] == "sealed"
 
 
 def test_a_short_stream_is_declared_or_known_by_its_header(
-    desk: Service, token: str, clip: Any, tmp_path: Path
+    desk: Service, all_of_it: str, clip: Any, tmp_path: Path
 ) -> None:
     body = encoded(clip[: 3 * RATE], tmp_path)
     endless = body[:40] + b"\xff\xff\xff\xff" + body[44:]  # as ffmpeg writes to a pipe
@@ -117,19 +101,19 @@ def test_a_short_stream_is_declared_or_known_by_its_header(
         (ROUTE, endless, True),
         (f"{ROUTE}&short=true", endless, False),
     ):
-        answer = post(desk, route, sent, token)
+        answer = post(desk, route, sent, all_of_it)
         assert answer.status == 200
         assert ("keybound-identifier" in answer.headers) is named
 
 
 def test_a_stream_that_is_killed_has_no_record_and_no_reservation(
-    desk: Service, kept: Kept, token: str, host: bytes
+    desk: Service, kept: Kept, all_of_it: str, speech: bytes
 ) -> None:
     with kept.open() as known:
         before = known.counts()["records"]
-    for part in (len(host) // 2, 100, 20):
-        with Client(desk, token) as client:
-            client.send(host[:part])
+    for part in (len(speech) // 2, 100, 20):
+        with Client(desk, all_of_it) as client:
+            client.send(speech[:part])
             if part > 100:
                 client.begin()
     assert settles(desk)
@@ -139,12 +123,12 @@ def test_a_stream_that_is_killed_has_no_record_and_no_reservation(
 
 @pytest.mark.parametrize("end", ["late", "early"])
 def test_a_stream_that_stops_or_ends_too_soon_is_cut_off(
-    desk: Service, kept: Kept, token: str, host: bytes, end: str
+    desk: Service, kept: Kept, all_of_it: str, speech: bytes, end: str
 ) -> None:
     with kept.open() as known:
         before = known.counts()["records"]
-    with Client(desk, token) as client:
-        client.send(host[: len(host) // 2])
+    with Client(desk, all_of_it) as client:
+        client.send(speech[: len(speech) // 2])
         response = client.begin()
         if end == "early":
             client.send(b"")
@@ -156,40 +140,40 @@ def test_a_stream_that_stops_or_ends_too_soon_is_cut_off(
 
 
 def test_what_is_no_stream_is_refused(
-    desk: Service, token: str, host: bytes, tmp_path: Path
+    desk: Service, all_of_it: str, speech: bytes, tmp_path: Path
 ) -> None:
-    for body in (b"", b"garbage" * 100, host[:20], encoded(np.zeros(RATE), tmp_path, "a.ogg")):
-        assert post(desk, ROUTE, body, token).status == 422
+    for body in (b"", b"garbage" * 100, speech[:20], encoded(np.zeros(RATE), tmp_path, "a.ogg")):
+        assert post(desk, ROUTE, body, all_of_it).status == 422
     long = tmp_path / "long.flac"
     sf.write(long, np.zeros(61 * RATE), RATE)
-    refused = post(desk, ROUTE, long.read_bytes(), token)
+    refused = post(desk, ROUTE, long.read_bytes(), all_of_it)
     assert (refused.status, refused.json["error"]) == (422, "the stream is longer than 60 s")
     form = {"Content-Type": "multipart/form-data; boundary=x"}
-    assert post(desk, ROUTE, host, token, form).status == 415
-    assert post(desk, ROUTE, host).status == 401
+    assert post(desk, ROUTE, speech, all_of_it, form).status == 415
+    assert post(desk, ROUTE, speech).status == 401
     assert settles(desk)
 
 
-def test_so_many_streams_at_once_and_no_more(desk: Service, token: str, host: bytes) -> None:
+def test_so_many_streams_at_once_and_no_more(desk: Service, all_of_it: str, speech: bytes) -> None:
     with contextlib.ExitStack() as stack:
         for _ in range(USUAL.streams):
-            client = stack.enter_context(Client(desk, token))
-            client.send(host[: len(host) // 2])
+            client = stack.enter_context(Client(desk, all_of_it))
+            client.send(speech[: len(speech) // 2])
             assert client.begin().status == 200
-        full = post(desk, ROUTE, host, token)
+        full = post(desk, ROUTE, speech, all_of_it)
         assert (full.status, "retry-after" in full.headers) == (503, True)
     assert settles(desk)
-    assert post(desk, ROUTE, host, token).status == 200
+    assert post(desk, ROUTE, speech, all_of_it).status == 200
 
 
 def test_the_process_that_marks_is_started_again(
-    desk: Service, kept: Kept, token: str, host: bytes
+    desk: Service, kept: Kept, all_of_it: str, speech: bytes
 ) -> None:
-    assert post(desk, ROUTE, host, token).status == 200
+    assert post(desk, ROUTE, speech, all_of_it).status == 200
     with kept.open() as known:
         before = known.counts()["records"]
-    with Client(desk, token) as client:
-        client.send(host[: len(host) // 2])
+    with Client(desk, all_of_it) as client:
+        client.send(speech[: len(speech) // 2])
         response = client.begin()
         process = desk.state.streams._process
         assert process is not None
@@ -199,4 +183,4 @@ def test_the_process_that_marks_is_started_again(
     assert settles(desk)
     with kept.open() as known:
         assert known.counts()["records"] == before
-    assert post(desk, ROUTE, host, token).status == 200
+    assert post(desk, ROUTE, speech, all_of_it).status == 200

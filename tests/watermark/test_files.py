@@ -195,10 +195,10 @@ def test_without_ffmpeg_an_m4a_says_what_it_takes(
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: None)
     (tmp_path / "a.m4a").write_bytes(b"\0\0\0\x20ftypM4A " + bytes(500))
-    with pytest.raises(AudioError, match=r"a\.m4a is aac, and to read it takes ffmpeg") as caught:
+    with pytest.raises(AudioError, match=r"to read .*a\.m4a takes ffmpeg") as caught:
         recordings.read(tmp_path / "a.m4a")
     assert "apt install ffmpeg" in str(caught.value.hint)
     first = recordings.read(host("a.wav"))
-    with pytest.raises(AudioError, match=r"b\.m4a is aac, and to write it takes ffmpeg"):
+    with pytest.raises(AudioError, match=r"to write .*b\.m4a takes ffmpeg"):
         recordings.write(tmp_path / "b.m4a", first.samples, first)
     assert not (tmp_path / "b.m4a").exists()

@@ -11,7 +11,7 @@ from keybound.audio.headers import WAVES, cut_short
 from keybound.audio.metadata import Metadata
 from keybound.errors import AudioError
 
-KNOWN = "wav, flac, ogg, opus, mp3, m4a, aiff, caf, w64 and au"
+KNOWN = "wav, flac, ogg, opus, mp3, m4a, aac, aiff, caf, w64 and au"
 MAGIC = (
     b"RIFF", b"RIFX", b"RF64", b"fLaC", b"OggS", b"ID3", b"FORM", b"caff", b"riff", b".snd",
     b"dns.",
@@ -35,6 +35,7 @@ _NEAREST: dict[str, tuple[str, str, Mapping[str, str]]] = {
     ".opus": ("OGG", "OPUS", {}),
     ".mp3": ("MP3", "MPEG_LAYER_III", {}),
     ".m4a": ("M4A", "AAC", {}),
+    ".aac": ("ADTS", "AAC", {}),  # without a container
     ".aif": ("AIFF", "PCM_16", _DEEP | _SIGNED),
     ".aiff": ("AIFF", "PCM_16", _DEEP | _SIGNED),
     ".aifc": ("AIFF", "PCM_16", _DEEP | _SIGNED),
@@ -43,8 +44,8 @@ _NEAREST: dict[str, tuple[str, str, Mapping[str, str]]] = {
     ".au": ("AU", "PCM_16", _DEEP | _SIGNED),
     ".snd": ("AU", "PCM_16", _DEEP | _SIGNED),
 }
-SUFFIXES = (*_NEAREST, ".aac")  # what a folder is searched for; the last is read only
-SNDFILE_SUFFIXES = tuple(one for one in _NEAREST if one != ".m4a")  # without ffmpeg
+SUFFIXES = tuple(_NEAREST)  # what a folder is searched for
+SNDFILE_SUFFIXES = tuple(one for one in _NEAREST if one not in (".m4a", ".aac"))  # without ffmpeg
 _RATES_HZ = {
     "OPUS": (8_000, 12_000, 16_000, 24_000, 48_000),
     "MPEG_LAYER_III": (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000),
@@ -54,7 +55,7 @@ _RATES_HZ = {
     ),
 }  # fmt: skip
 _ALAC_FRAMES = 1 << 25  # libsndfile loses its own index of a longer file: PCM has none
-_MAX_CHANNELS = {"MP3": 2, "FLAC": 8, "M4A": 8}
+_MAX_CHANNELS = {"MP3": 2, "FLAC": 8, "M4A": 8, "ADTS": 8}
 WAV_LIMIT_BYTES = (1 << 32) - (1 << 16)  # sizes in headers of WAV and AIFF have 32 bits
 
 
@@ -123,7 +124,8 @@ def unreadable(path: Path, head: bytes, kind: str = "") -> AudioError:
         what, verb = f"{path}: {kind.lower()} is not supported", "are"
     else:
         what, verb = f"{path} is not a recording that can be read", "can be read"
-    return AudioError(what, hint=f"{KNOWN} {verb}; convert others, for example with ffmpeg")
+    also = "; mp4, mov, mkv and webm too where ffmpeg is; convert others, for example with it"
+    return AudioError(what, hint=f"{KNOWN} {verb}{also}")
 
 
 def encoder_options(

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import soundfile as sf
 
 from keybound import output, stages
-from keybound.audio import ffmpeg, formats, metadata
+from keybound.audio import containers, ffmpeg, formats, metadata
 from keybound.audio.arrays import Samples, check, check_content, check_rate, encodable
 from keybound.audio.formats import Like
 from keybound.audio.headers import cut_short, head_of, promised_frames
@@ -32,7 +32,8 @@ _BLOCK_FRAMES = 1 << 16
 class Recording:
     """Samples (frames, channels) in [-1, 1] with all that is needed to write them back alike.
 
-    `format` and `subtype` are soundfile's words (WAV and PCM_24, OGG and OPUS), or M4A and AAC.
+    `format` and `subtype` are soundfile's words (WAV and PCM_24, OGG and OPUS), or M4A and AAC,
+    ADTS and AAC.
     `bitrate_bps` is the mean over the file for MP3, Vorbis, Opus and AAC, otherwise None.
     `endian` is LITTLE or BIG where that is not what the format usually has.
     """
@@ -52,28 +53,31 @@ class Recording:
 
 
 class Reader:
-    """A file in a format that libsndfile reads, or with ffmpeg an AAC, that is read in blocks.
+    """A file in a format that libsndfile reads, or with ffmpeg an AAC or video, read in blocks.
 
     The content decides the format, not the name. Samples are float32, or float64 where float32
     would lose bits (PCM_32 and DOUBLE), so that a `Writer` gives the same samples back. A file
-    that ends before its header says is an error, never a shorter recording.
+    that ends before its header says is an error, never a shorter recording. `track` is that of a
+    video that holds several, from 0.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], track: int = 0) -> None:
         self.path = Path(path)
         self._open = contextlib.ExitStack()
         with contextlib.ExitStack() as undo:
             undo.enter_context(self._open)
-            self._aac = aac = ffmpeg.demuxer(head := head_of(self.path))
-            self._file = file = self._open.enter_context(self._sound(head, aac))
+            self._track = track
+            self._demuxer = demuxer = ffmpeg.demuxer(head := head_of(self.path))
+            self._file = file = self._open.enter_context(self._sound(head))
             if file.format not in formats.READABLE:
                 raise formats.unreadable(self.path, head, file.format)
             check_rate(file.samplerate)
             self._promised = promised_frames(Path(os.fsdecode(file.name)), file)
             self.sample_rate, self.channels = int(file.samplerate), int(file.channels)
             self.frames = self._promised if file.format == "W64" else int(file.frames)
-            self.format = "M4A" if aac else str(file.format)
-            self.subtype = "AAC" if aac else str(file.subtype)
+            kinds = {"mov": "M4A", "aac": "ADTS", "matroska": "MATROSKA"}
+            self.format = kinds[demuxer] if demuxer else str(file.format)
+            self.subtype = "AAC" if demuxer else str(file.subtype)
             self.endian = str(file.endian)
             undo.pop_all()
 
@@ -86,7 +90,9 @@ class Reader:
     @functools.cached_property
     def metadata(self) -> Metadata:
         """Return what the file says beside its sound, read when it is asked for."""
-        chapters = ffmpeg.chapters(self.path, self._aac) if self._aac == "mov" else b""
+        if self._demuxer == "matroska":
+            return Metadata(lost=("metadata",))
+        chapters = ffmpeg.chapters(self.path, "mov") if self._demuxer == "mov" else b""
         return metadata.read(self.path, self.format, chapters)
 
     @property
@@ -94,6 +100,9 @@ class Reader:
         """Return the mean bit rate of a lossy file; None for others."""
         if self.subtype not in formats.PERCEPTUAL or not self.frames:
             return None
+        if self._demuxer in containers.READERS:  # there may be pictures too
+            seconds = self.frames / self.sample_rate
+            return containers.bitrate_bps(self.path, self._demuxer, self._track, seconds)
         size = self.path.stat().st_size - sum(len(one.data) for one in self.metadata.pieces)
         return int(size * 8 * self.sample_rate / self.frames)
 
@@ -119,12 +128,12 @@ class Reader:
             check_content(block, str(self.path))
             yield block
 
-    def _sound(self, head: bytes, aac: str | None) -> sf.SoundFile:
+    def _sound(self, head: bytes) -> sf.SoundFile:
         path = self.path
-        if aac:
+        if self._demuxer is not None:
             folder = self._open.enter_context(stages.scratch())
             path = folder / "decoded.wav"
-            ffmpeg.decode(self.path, aac, path)
+            ffmpeg.decode(self.path, self._demuxer, path, self._track)
         try:
             with silence():
                 return sf.SoundFile(sndfile_name(path))
@@ -139,6 +148,9 @@ def sndfile_name(path: str | os.PathLike[str]) -> str | bytes:
 
 def suffix_of(path: Path) -> str:
     """Return the usual extension of the format that a file has, whatever its name."""
+    video = containers.opened(path)
+    if video is not None:
+        return video.suffix
     with Reader(path) as file:
         return formats.suffix_of(file.format, file.subtype)
 

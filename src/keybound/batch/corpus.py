@@ -85,7 +85,7 @@ def _registered(known: Registry, party: Party, bits: int) -> Claimant:
         key_id=party.key_id,
         payload=party.payload,
         rho=party.rho,
-        recorded=next(known.positions(party), None) is not None,
+        recorded=known.count(party) > 0,
     )
 
 

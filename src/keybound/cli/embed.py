@@ -7,7 +7,7 @@ import click
 
 from keybound.cli import credentials, pipes
 from keybound.cli.declared import declaring, no_fingerprint
-from keybound.cli.marking import Job, mark_file, pass_on, show, tell
+from keybound.cli.marking import Job, mark_file, mark_video, pass_on, show, tell
 from keybound.cli.parties import claim
 from keybound.cli.terminal import (
     as_json,
@@ -71,14 +71,19 @@ def embed(
     identifier, by which keybound identify finds its record. Without a party the position is a
     random one of 256, unless --position gives one.
 
+    Of a video (mp4, mov, mkv, webm) every audio track is marked, each as a recording of its own,
+    and everything else is copied. A track without sound is copied too.
+
     HOST and OUTPUT may be - for standard input and output; messages and results then go to standard
     error. From - to - a wav or flac is marked as it comes, however long it is, and the mark is read
     back from what has gone out: if it cannot be read, the exit status is 2 at the end.
     """
     from keybound import output as outputs
     from keybound import stages
+    from keybound.audio.containers import count_tracks
     from keybound.watermark.options import EmbedOptions
     from keybound.watermark.reservation import LEAST_S, Reservation, reserve
+    from keybound.watermark.videos import is_video
     from keybound.watermark.watermarker import Watermarker
 
     if no_seal and position is not None:
@@ -119,17 +124,25 @@ def embed(
                 fingerprint=not no_fingerprint,
             )
 
-        job = Job(marker, known, give, whose.rho, not no_check, force)
+        job = Job(marker, known, registry, give, whose.rho, not no_check, force)
         if host == output == pipes.STANDARD:
-            done = pass_on(job)
+            marked = [pass_on(job)]
         else:
             with pipes.recording(host) as source, pipes.destination(output, source) as place:
                 signing = pair and credentials.prepare(pair, source_type, source, place)
-                done = mark_file(job, source, place, signing)
+                if not is_video(place):
+                    marked = [mark_file(job, source, place, signing)]
+                elif position is not None and count_tracks(Path(source)) > 1:
+                    what = "--position names one position, and several tracks need one each"
+                    raise click.UsageError(what)
+                else:
+                    marked = mark_video(job, source, place)
     recurs = known is None and position is None and not no_seal
-    if done.made.manifest is not None:
-        credentials.tell(done.identifier, done.made.manifest.id)
-    elif public and done.identifier is None:
-        say("too short for an identifier: the recording has none")
-    tell(done, recurs=recurs)
-    show(done, output, recurs=recurs, as_json=as_json)
+    for done in marked:
+        if done.made.manifest is not None:
+            credentials.tell(done.identifier, done.made.manifest.id)
+        elif public and done.identifier is None:
+            say("too short for an identifier: the recording has none")
+        tell(done, recurs=recurs)
+    for done in marked:
+        show(done, output, recurs=recurs, as_json=as_json)

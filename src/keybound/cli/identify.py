@@ -48,6 +48,7 @@ def identify(
     one, its audio is compared with all records. An identifier on audio that neither holds the seal
     of its record nor matches it is copied: the grade is then present. A C2PA manifest in the file
     gets a line that says whether it and the mark agree. A recording may be - for standard input.
+    Each audio track of a video is a recording; one that is named is enough.
     """
     from keybound.watermark import agreement, files, identification, statements
     from keybound.watermark.candidates import Known
@@ -62,24 +63,33 @@ def identify(
     with open_registry(registry) as opened:
         known = Known(opened)
         for path in recordings:
-            with pipes.recording(path) as source:
-                found = files.analyse(marker, source, how, progress=progress_bar("analysing"))
-                asked = Options(speed=speed / 100)
-                marks = identification.identify(marker.card, found, known, asked)
-                beside = agreement.of_marks(source, found.detection, marks, opened, trusted)
-            tell_rate(found.detection.false_alarms, false_alarms)
-            if signer is not None and signing is not None:
-                own = found.detection
-                said = [statements.of_identified(one, own) for one in marks]
-                said = said or [statements.of_nobody(own)]
-                signed.write(marker.card, path, own, said, signer, signing[1])
-            missed += not any(one.reaches(require) for one in marks)
-            _print(path, marks, found.detection, beside, as_json)
+            with pipes.tracks(path) as (source, numbers):
+                asked, found = Options(speed=speed / 100), []
+                for n in numbers:
+                    own = files.analyse(
+                        marker, source, how, track=n, progress=progress_bar("analysing")
+                    )
+                    marks = identification.identify(marker.card, own, known, asked)
+                    beside = agreement.of_marks(source, own.detection, marks, opened, trusted)
+                    found.append((own.detection, marks, beside))
+            named = False
+            for number, (heard, marks, beside) in enumerate(found, 1):
+                tell_rate(heard.false_alarms, false_alarms)
+                if signer is not None and signing is not None:
+                    signed.check_tracks(len(found))
+                    said = [statements.of_identified(one, heard) for one in marks]
+                    said = said or [statements.of_nobody(heard)]
+                    signed.write(marker.card, path, heard, said, signer, signing[1])
+                named = named or any(one.reaches(require) for one in marks)
+                track = number if len(found) > 1 else None
+                _print(path, track, marks, heard, beside, as_json)
+            missed += not named
     sys.exit(1 if missed else 0)
 
 
 def _print(
     path: str,
+    track: int | None,
     marks: "list[Identified]",
     found: "Detection",
     beside: "Compared | None",
@@ -88,19 +98,20 @@ def _print(
     """Print a line for each mark, or one that says that there is none; one for a manifest."""
     from keybound.watermark.plain import identified_as_plain
 
+    which: dict[str, Any] = {"path": path} | ({} if track is None else {"track": track})
+    name = path if track is None else f"{path}, track {track}"
     manifest = {"manifest": None if beside is None else beside.as_plain()}
     for one in marks:
-        row = {"path": path} | identified_as_plain(one) | manifest
-        emit(row, f"{path}: {in_words(one)}", as_json)
+        emit(which | identified_as_plain(one) | manifest, f"{name}: {in_words(one)}", as_json)
     if not marks:
         words = (
             "marked, but not by a recording of this registry" if found.present else "no mark found"
         )
-        none: dict[str, Any] = {"path": path, "identifier": None, "party": None, "record": None}
+        row: dict[str, Any] = which | {"identifier": None, "party": None, "record": None}
         grade = "present" if found.present else "none"
-        emit(none | {"grade": grade, "words": words} | manifest, f"{path}: {words}", as_json)
+        emit(row | {"grade": grade, "words": words} | manifest, f"{name}: {words}", as_json)
     if beside is not None and not as_json:
-        click.echo(f"{path}: {beside.words}")
+        click.echo(f"{name}: {beside.words}")
 
 
 def in_words(one: "Identified") -> str:

@@ -22,6 +22,7 @@ from keybound.cli import (
     lab,
     parties,
     pipes,
+    proxy,
     records,
     registry,
     serve,
@@ -88,7 +89,7 @@ def detect(
     Of a C2PA manifest in the file it is said whether it and the mark agree.
 
     A folder stands for all recordings in it and its subfolders, - for standard input. Each of
-    several recordings has one line.
+    several recordings has one line, and so has each audio track of a video that has several.
     Exit status 0 if any is marked, 1 if none is, 2 if any could not be read.
     """
     from keybound.batch.manifest import expand
@@ -112,24 +113,33 @@ def detect(
     for path in paths:
         about = f"detecting in {Path(path).name}" if len(paths) > 1 else "detecting"
         try:
-            with pipes.recording(path) as source:
-                found = files.detect(marker, source, how, progress=progress_bar(about))
-                claims = read_public(found) if found.present else []
-                manifest = agreement.of_file(source, found, claims, trusted=trusted)
+            with pipes.tracks(path) as (source, numbers):
+                if picture is not None and len(numbers) > 1:
+                    raise click.UsageError("--plot draws one recording, not several tracks")
+                found = []
+                for n in numbers:
+                    own = files.detect(marker, source, how, track=n, progress=progress_bar(about))
+                    claims = read_public(own) if own.present else []
+                    beside = agreement.of_file(source, own, claims, trusted=trusted)
+                    found.append((own, claims, beside))
         except (KeyBoundError, OSError) as error:
             failed += 1
             line = tell(error)
             if as_json and len(paths) > 1:
                 emit({"path": path, "error": line}, "", as_json)
             continue
-        marked += found.present
-        tell_rate(found.false_alarms, false_alarms)
-        if picture is not None:
-            plot.draw(found, Path(picture), Path(path).name)
-        text = in_a_line(found, path) if len(paths) > 1 else in_lines(found)
-        lines = [*map(in_words, claims), *([] if manifest is None else [manifest.words])]
-        text = "\n".join([text, *(f"  {line}" for line in lines)])
-        emit({"path": path} | as_plain(found, claims, manifest, frames=frames), text, as_json)
+        for number, (own, claims, beside) in enumerate(found, 1):
+            marked += own.present
+            tell_rate(own.false_alarms, false_alarms)
+            if picture is not None:
+                plot.draw(own, Path(picture), Path(path).name)
+            alone = len(paths) == len(found) == 1
+            name = pipes.named(path, number, len(found))
+            text = in_lines(own) if alone else in_a_line(own, name)
+            lines = [*map(in_words, claims), *([] if beside is None else [beside.words])]
+            text = "\n".join([text, *(f"  {line}" for line in lines)])
+            which = {"path": path} | ({"track": number} if len(found) > 1 else {})
+            emit(which | as_plain(own, claims, beside, frames=frames), text, as_json)
     sys.exit(2 if failed else 0 if marked else 1)
 
 
@@ -189,6 +199,7 @@ cli.add_command(lab.export)
 cli.add_command(bench.bench)
 cli.add_command(serve.serve)
 cli.add_command(serve.page)
+cli.add_command(proxy.proxy)
 
 
 def main() -> None:

@@ -1,19 +1,21 @@
-"""How `embed` marks a file or what comes through a pipe, and what it prints of that."""
+"""How `embed` marks a file, a video or what comes through a pipe, and what it prints of that."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keybound.cli import pipes
-from keybound.cli.terminal import emit, progress_bar, say
+from keybound.cli.terminal import emit, open_registry, progress_bar, say
 from keybound.provenance.registry import Registry
 
 if TYPE_CHECKING:
     from keybound.cli.credentials import Prepared
     from keybound.output import Part
     from keybound.watermark.files import Written
+    from keybound.watermark.options import EmbedOptions
     from keybound.watermark.reservation import Reservation
+    from keybound.watermark.videos import Track
     from keybound.watermark.watermarker import Watermarker
 
 
@@ -23,6 +25,7 @@ class Job:
 
     marker: "Watermarker"
     known: Registry | None  # where the records are kept
+    place: str | None  # where that is, as --registry names it
     give: "Callable[[float], Reservation]"
     rho: int | None
     check: bool
@@ -30,11 +33,12 @@ class Job:
 
 
 class Done(NamedTuple):
-    """A recording that was marked, and the number of its record."""
+    """A recording that was marked, and the number of its record; `track` of several, from 1."""
 
     made: "Written"
     given: "Reservation"
     record: int | None
+    track: int | None = None
 
     @property
     def identifier(self) -> str | None:
@@ -73,6 +77,47 @@ def mark_file(job: Job, host: str, output: str, signing: "Prepared | None" = Non
     return Done(made, given, record)
 
 
+def mark_video(job: Job, host: str, output: str) -> list[Done]:
+    """Mark the tracks of a video; their records appear with it."""
+    from keybound.watermark import videos
+
+    given: list[Reservation] = []
+    records: Sequence[int | None] = []
+
+    def give(seconds: float) -> "EmbedOptions":
+        given.append(job.give(seconds))
+        return given[-1].options
+
+    def appear(part: "Part", tracks: "Sequence[Track]") -> None:
+        nonlocal records
+        records = [None] * len(tracks)
+        if job.known is None:
+            part.publish()
+        else:
+            own = zip(given, tracks, strict=True)
+            stamped = [one.stamped(job.marker.card, track.written) for one, track in own]
+            records = job.known.appear_all(stamped, part)
+
+    made = videos.embed(
+        job.marker,
+        host,
+        output,
+        give,
+        rho=job.rho,
+        check=job.check,
+        replace=job.replace,
+        progress=progress_bar("embedding"),
+        appear=appear,
+    )
+    for number in made.silent:
+        say(f"track {number + 1} has no sound: it is copied without a mark")
+    several = len(made.tracks) + len(made.silent) > 1
+    return [
+        Done(one.written, own, record, one.number + 1 if several else None)
+        for one, own, record in zip(made.tracks, given, records, strict=True)
+    ]
+
+
 def pass_on(job: Job) -> Done:
     """Mark what comes through standard input on its way to standard output.
 
@@ -101,7 +146,8 @@ def pass_on(job: Job) -> Done:
     def done() -> Done:
         made, record = passing.finished(), None
         if job.known is not None and made.samples:
-            record = job.known.append(given.stamped(job.marker.card, made))
+            with open_registry(job.place) as fresh:  # a connection of hours ago may be lost
+                record = fresh.append(given.stamped(job.marker.card, made))
         return Done(made, given, record)
 
     try:
@@ -117,34 +163,37 @@ def show(done: Done, output: str, *, recurs: bool, as_json: bool) -> None:
     from keybound.watermark.plain import verdict_as_plain
 
     made = done.made
-    facts: dict[str, Any] = {} if done.record is None else {"record": done.record}
+    facts: dict[str, Any] = {} if done.track is None else {"track": done.track}
+    facts |= {} if done.record is None else {"record": done.record}
     facts |= {"output": output, "clipped": made.clipped, "position": made.position}
     facts |= {"position_recurs": recurs, "not_carried": made.not_carried}
     facts |= {"identifier": done.identifier}
     facts |= {"manifest": None if made.manifest is None else made.manifest.id}
     err = output == pipes.STANDARD
+    track = "" if done.track is None else f"track {done.track}: "
     if made.verdict is None:
-        emit(facts, "marked, not read back", as_json, err=err)
+        emit(facts, f"{track}marked, not read back", as_json, err=err)
     else:
-        emit(verdict_as_plain(made.verdict) | facts, made.verdict.words, as_json, err=err)
+        emit(verdict_as_plain(made.verdict) | facts, track + made.verdict.words, as_json, err=err)
 
 
 def tell(done: Done, *, recurs: bool) -> None:
     """Print what is worth knowing of a recording that was marked."""
     from keybound.crypto import keystream
 
-    made = done.made
+    made, track = done.made, "" if done.track is None else f"track {done.track}: "
     if made.clipped:
-        say(f"samples limited to full scale: {made.clipped}")
+        say(f"{track}samples limited to full scale: {made.clipped}")
     if made.not_carried:
         say(f"not carried over: {', '.join(made.not_carried)}")
     if made.position is not None:
         also = f", one of {keystream.USUAL} that recur (--party reserves one for each recording)"
-        say(f"sealed at position {made.position}{also if recurs else ''}")
+        say(f"{track}sealed at position {made.position}{also if recurs else ''}")
     _tell_record(done)
 
 
 def _tell_record(done: Done) -> None:
     if done.record is not None:
+        track = "" if done.track is None else f"track {done.track}: "
         spelled = f", identifier {done.identifier}" if done.identifier is not None else ""
-        say(f"record {done.record}{spelled}")
+        say(f"{track}record {done.record}{spelled}")

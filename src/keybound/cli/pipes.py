@@ -53,6 +53,20 @@ def recording(name: str) -> Iterator[str]:
 
 
 @contextmanager
+def tracks(name: str) -> Iterator[tuple[str, range]]:
+    """Yield the path of a recording and the numbers of its tracks, from 0: those of a video."""
+    from keybound.audio import containers
+
+    with recording(name) as path:
+        yield path, range(containers.count_tracks(Path(path)))
+
+
+def named(name: str, track: int, of: int) -> str:
+    """Return the name of one of several tracks, from 1; of a single one that of its file."""
+    return name if of == 1 else f"{name}, track {track}"
+
+
+@contextmanager
 def destination(name: str, host: str) -> Iterator[str]:
     """Yield the path of an output; what is written there goes to standard output for `-`.
 

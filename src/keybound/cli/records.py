@@ -169,11 +169,12 @@ def record_check(
     registry: str | None,
     as_json: bool,
 ) -> None:
-    """Check that the record or signed verdict in the file PATH is unchanged. 0 if so, 1 if not.
+    """Check that the record or signed verdict in PATH is unchanged.
 
-    The MAC of a record is checked with the key of the party, the signature of either with the
-    public key of the signer, which must come from the signer and not from the file. A file that is
-    neither is an error, status 2.
+    Exit status 0 if so, 1 if not. What was signed and by whom is printed. The MAC of a record is
+    checked with the key of the party, the signature of either with the public key of the signer,
+    which must come from the signer and not from the file. A file that is neither is an error,
+    status 2.
     """
     if sum(given is not None for given in (name, key_file, public)) != 1:
         raise click.UsageError("check with one of --party, --key and --public")

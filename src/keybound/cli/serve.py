@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from keybound.cli import listening
 from keybound.cli.terminal import model, open_registry, options, say
-from keybound.errors import KeyBoundError, missing
+from keybound.errors import KeyBoundError
 
 if TYPE_CHECKING:
     from keybound.server.counting import Network
-
-EXTRA = "serve"
-PACKAGES = ("fastapi", "starlette", "uvicorn", "h11", "pydantic")
 
 
 def network(text: str) -> "Network":
@@ -28,14 +26,8 @@ def network(text: str) -> "Network":
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8000,
-    show_default=True,
-    help="Port to listen on; 0 for any free one.",
-)
+@listening.host
+@listening.port
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
@@ -46,20 +38,8 @@ def network(text: str) -> "Network":
     type=click.IntRange(min=1),
     help="Recordings that may wait for a process; by default 32 for each process.",
 )
-@click.option(
-    "--max-mib",
-    type=click.IntRange(min=1),
-    default=100,
-    show_default=True,
-    help="Largest recording, in MiB.",
-)
-@click.option(
-    "--max-seconds",
-    type=click.FloatRange(min=1),
-    default=1800.0,
-    show_default=True,
-    help="Longest recording, in seconds.",
-)
+@listening.max_mib
+@listening.max_seconds
 @click.option(
     "--max-work",
     type=click.FloatRange(min=1),
@@ -74,13 +54,7 @@ def network(text: str) -> "Network":
     metavar="PATH|ADDRESS",
     help="Answer from this registry too: an SQLite file or a postgresql:// address.",
 )
-@click.option(
-    "--streams",
-    type=click.IntRange(min=1),
-    default=16,
-    show_default=True,
-    help="Streams that are marked as they come, at once.",
-)
+@listening.streams
 @click.option(
     "--by-address",
     type=click.IntRange(min=1),
@@ -149,10 +123,11 @@ def serve(
     """
     try:
         from keybound.server import run
+        from keybound.server.app import make
         from keybound.server.limits import Limits
         from keybound.server.state import State
     except ModuleNotFoundError as error:
-        raise _absent(error) from error
+        raise listening.absent(error) from error
     from keybound.model.networks import SHIPPED, read_card
 
     read_card(SHIPPED if model is None else Path(model))  # weights that are missing end it here
@@ -174,11 +149,10 @@ def serve(
         raise click.UsageError("--sign needs --registry: verdicts are for holders of tokens")
     if place is not None:
         _tell_registry(place, signer)
-    with run.listen(host, port) as listening:
-        name = f"[{host}]" if ":" in host else host
-        say(f"serving on http://{name}:{listening.getsockname()[1]}")
+    with run.listen(host, port) as socket:
+        say(f"serving on {listening.address(host, socket.getsockname()[1])}")
         own = State(limits, model, links, place=place, signer=signer, proxies=proxies)
-        run.run(own, listening)
+        run.run(make(own), socket)
 
 
 def _tell_registry(place: str, signer: str | None) -> None:
@@ -215,13 +189,7 @@ def page(out: Path, model: str | None) -> None:
     try:
         from keybound.server import site
     except ModuleNotFoundError as error:
-        raise _absent(error) from error
+        raise listening.absent(error) from error
 
     size = site.write(out, model)
     say(f"wrote {out}, {size / (1 << 20):.1f} MiB")
-
-
-def _absent(error: ModuleNotFoundError) -> Exception:
-    """Return the error that names the extra, if it is a package of the extra that is missing."""
-    top = (error.name or "").partition(".")[0]
-    return missing(top, EXTRA) if top in PACKAGES else error

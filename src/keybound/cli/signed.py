@@ -44,6 +44,13 @@ def prepared(
     return key
 
 
+def check_tracks(count: int) -> None:
+    """Refuse to sign a verdict on one of several tracks."""
+    if count > 1:
+        what = "a video of several tracks gets no signed verdict"
+        raise RecordError(what, hint="sign that of each track as a file of its own")
+
+
 def write(
     card: "Card", path: str, found: "Detection", said: "Sequence[Finding]", key: SigningKey, to: str
 ) -> None:

@@ -11,7 +11,7 @@ from keybound.provenance.tokens import DAILY, SCOPES, Token
 
 @click.group(no_args_is_help=False)
 def token() -> None:
-    """Add, list, rotate and revoke the tokens that keybound serve --registry accepts."""
+    """Add, list, rotate and revoke the tokens of a service."""
 
 
 @token.command("add")
@@ -60,9 +60,11 @@ def token_add(
 @token.command("list")
 @options(registry, as_json)
 def token_list(registry: str | None, as_json: bool) -> None:
-    """List the tokens: name, scopes, party, answers a day, since, until, answered today and ever.
+    """List the tokens.
 
-    A token that was rotated has a line for each secret that still holds.
+    Each line has the name, the scopes, the party, the answers a day, since when and until when it
+    holds, and how many answers it was given today and ever. A token that was rotated has a line for
+    each secret that may still hold.
     """
     with open_registry(registry) as known:
         found = [_plain(one, *known.tokens.answered(one.name)) for one in known.tokens.all()]
@@ -84,7 +86,10 @@ def token_list(registry: str | None, as_json: bool) -> None:
 )
 @registry
 def token_rotate(name: str, hours: float, registry: str | None) -> None:
-    """Give the token NAME another secret and print it; counts and scopes stay."""
+    """Give the token NAME another secret and print it.
+
+    Its scopes stay, and its answers stay counted.
+    """
     with open_registry(registry) as known:
         secret = known.tokens.rotate(name, datetime.now(UTC) + timedelta(hours=hours))
     say(f"rotated token {name}; the old secret " + (f"ends in {hours:g} h" if hours else "is void"))
@@ -95,7 +100,10 @@ def token_rotate(name: str, hours: float, registry: str | None) -> None:
 @click.argument("name")
 @registry
 def token_revoke(name: str, registry: str | None) -> None:
-    """Revoke the token NAME with all its secrets: the next request with one is refused."""
+    """Revoke the token NAME with all its secrets.
+
+    The next request with one of them is refused.
+    """
     with open_registry(registry) as known:
         known.tokens.revoke(name)
     say(f"revoked token {name}")

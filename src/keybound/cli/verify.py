@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -75,7 +75,8 @@ def verify(
     pattern is found with p < 1e-6, or the identifier of a record on its audio). The record of a
     party's recording is found by the identifier that it spells, else by its audio, and tells where
     its seal is and whether the audio is the one that was marked: a mark moved to other audio (copy
-    attack) does not count. RECORDING may be - for standard input.
+    attack) does not count. RECORDING may be - for standard input. Of a video each audio track is
+    verified, and one that carries the mark is enough.
 
     With --any the parties whose mark it is come first, then one line on the others. A party that
     cannot be tried, for example because its key file is missing, is named; if none can be tried,
@@ -85,7 +86,6 @@ def verify(
     from keybound.watermark.candidates import Known
     from keybound.watermark.claims import Options
     from keybound.watermark.options import DetectOptions
-    from keybound.watermark.plain import verdict_as_plain
     from keybound.watermark.watermarker import Watermarker
 
     signer = signed.prepared(signing, (recording,), anyone)
@@ -112,43 +112,78 @@ def verify(
         for one in untried:
             say(f"not tried: {one.error}")
         how = DetectOptions(false_alarms, speed / 100)
-        with pipes.recording(recording) as source:
-            found = files.analyse(marker, source, how, progress=progress_bar("analysing"))
-        tell_rate(found.detection.false_alarms, false_alarms)
-        if anyone and opened is not None:
-            found_of, unread = verification.judge_any(
-                marker.card, found, claims, Known(opened), asked
-            )
-            for one in unread:
-                say(f"not tried: {one.error}")
-            untried, verdicts = untried + unread, list(found_of.values())
-        else:
-            verdicts = verification.judge(
-                marker.card,
-                found,
-                claims,
-                None if opened is None else Known(opened),
-                asked,
-                record=None if told is None else told.entry,
-                progress=progress_bar("searching"),
-            )
-    grade = verification.best(verdicts)
-    if signer is not None and signing is not None:
-        said = [statements.of_verdict(claims[0].name, verdicts[0])]
-        signed.write(marker.card, recording, found.detection, said, signer, signing[1])
+        with pipes.tracks(recording) as (source, numbers):
+            analyses = [
+                files.analyse(marker, source, how, track=n, progress=progress_bar("analysing"))
+                for n in numbers
+            ]
+        known = None if opened is None else Known(opened)
+        answers: list[Answer] = []
+        for number, found in enumerate(analyses, 1):
+            tell_rate(found.detection.false_alarms, false_alarms)
+            track, missed = number if len(analyses) > 1 else None, list(untried)
+            if anyone and known is not None:
+                own, unread = verification.judge_any(marker.card, found, claims, known, asked)
+                for one in unread:
+                    say(f"not tried: {one.error}")
+                missed += unread
+            else:
+                verdicts = verification.judge(
+                    marker.card,
+                    found,
+                    claims,
+                    known,
+                    asked,
+                    record=None if told is None else told.entry,
+                    progress=progress_bar("searching"),
+                )
+                own = {claims[0].name: verdicts[0]}
+                if signer is not None and signing is not None:
+                    signed.check_tracks(len(analyses))
+                    said = [statements.of_verdict(claims[0].name, verdicts[0])]
+                    signed.write(marker.card, recording, found.detection, said, signer, signing[1])
+            answers.append(Answer(track, own, missed))
+    every = [verdict for answer in answers for verdict in answer.verdicts.values()]
     if grade_only:
+        grade = verification.best(every)
         emit({"grade": grade}, grade, as_json)
-    elif anyone:
-        _print_all(found_of, untried, as_json)
-    else:
-        who = claims[0].name if claims else ""
-        named = {"party": who} if who else {}
-        text = f"{who}: {verdicts[0].words}" if who else verdicts[0].words
-        emit(named | verdict_as_plain(verdicts[0]), text, as_json)
-    sys.exit(0 if any(one.reaches(require) for one in verdicts) else 1)
+    for answer in [] if grade_only else answers:
+        if anyone:
+            _print_all(answer, as_json)
+        else:
+            _print_one(answer, as_json)
+    sys.exit(0 if any(one.reaches(require) for one in every) else 1)
 
 
-def _print_all(verdicts: "dict[str, Verdict]", untried: Sequence[Untried], as_json: bool) -> None:
+class Answer(NamedTuple):
+    """The verdicts on a recording by the party's name, on one of several tracks from 1."""
+
+    track: int | None
+    verdicts: "dict[str, Verdict]"
+    untried: Sequence[Untried]
+
+    @property
+    def which(self) -> dict[str, Any]:
+        """Return the track as plain values."""
+        return {} if self.track is None else {"track": self.track}
+
+    @property
+    def prefix(self) -> str:
+        """Return the track in words."""
+        return "" if self.track is None else f"track {self.track}: "
+
+
+def _print_one(answer: Answer, as_json: bool) -> None:
+    """Print the verdict on a single party."""
+    from keybound.watermark.plain import verdict_as_plain
+
+    ((who, verdict),) = answer.verdicts.items()
+    named = answer.which | ({"party": who} if who else {})
+    text = f"{who}: {verdict.words}" if who else verdict.words
+    emit(named | verdict_as_plain(verdict), answer.prefix + text, as_json)
+
+
+def _print_all(answer: Answer, as_json: bool) -> None:
     """Print the verdicts on all parties, those whose mark it is first.
 
     As text all others are one line, but those whose record or moved seal it is; as JSON each has
@@ -157,20 +192,21 @@ def _print_all(verdicts: "dict[str, Verdict]", untried: Sequence[Untried], as_js
     from keybound.watermark.plain import verdict_as_plain
     from keybound.watermark.verdict import GRADES
 
+    _, verdicts, untried = answer
     ranked = sorted(verdicts, key=lambda who: -GRADES.index(verdicts[who].grade))
     others = [who for who in ranked if not _theirs(verdicts[who])]
     for who in ranked if as_json else (who for who in ranked if who not in others):
-        words = f"{who}: {verdicts[who].words}"
-        emit({"party": who} | verdict_as_plain(verdicts[who]), words, as_json)
+        words = f"{answer.prefix}{who}: {verdicts[who].words}"
+        emit(answer.which | {"party": who} | verdict_as_plain(verdicts[who]), words, as_json)
     if as_json:
         for one in untried:
-            emit({"party": one.name, "error": one.error}, "", as_json)
+            emit(answer.which | {"party": one.name, "error": one.error}, "", as_json)
     elif others or untried:
         matched = any(one.verified for one in verdicts.values())
         rest = _on_others([verdicts[who] for who in others], matched)
         names = ", ".join(one.name for one in untried)
         missed = f"{_parties(len(untried))} could not be tried: {names}" if untried else ""
-        click.echo("; ".join(filter(None, (rest, missed))))
+        click.echo(answer.prefix + "; ".join(filter(None, (rest, missed))))
 
 
 def _theirs(verdict: "Verdict") -> bool:

@@ -9,6 +9,7 @@ it alone. Knows records, parts and the tables of `schema`: no audio.
 import contextlib
 import hashlib
 import os
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -55,30 +56,41 @@ def microseconds(moment: datetime) -> int:
     return (moment - EPOCH) // timedelta(microseconds=1)
 
 
-def appear(database: Database, stamped: Stamped, part: Part) -> int:
-    """Publish a part together with its record; return the number of the record.
+def appear(database: Database, stamped: Sequence[Stamped], part: Part) -> list[int]:
+    """Publish a part together with its records; return the numbers of the records.
 
     Nothing appears where the registry cannot be written to.
     """
     paths = [os.fsencode(path.absolute()) for path in (part.output, part.stage)]
     insert = "INSERT INTO pending (data, machine, output, stage) VALUES (?, ?, ?, ?) RETURNING id"
     # Committed before the file appears, so that a kill cannot part them.
-    waiting = database.rows(insert, (stamped.to_bytes(), stages.machine(), *paths))[0][0]
+    with database.writing():
+        waiting = [
+            database.rows(insert, (one.to_bytes(), stages.machine(), *paths))[0][0]
+            for one in stamped
+        ]
     try:
-        # Exclusive from here on: once the file is there, no other program can hold up its record.
+        # Exclusive from here on: once the file is there, no other program can hold up its records.
         with database.writing(exclusive=True):
-            if database.execute("DELETE FROM pending WHERE id = ?", (waiting,)) == 0:
+            if any(_taken(database, one) for one in waiting):
                 raise RegistryError("another program took this for abandoned", hint="try again")
-            number = keep(database, stamped)
-            if stamped.record.position is not None:
-                positions.end(database, stamped.record.key, stamped.record.position)
+            numbers = [keep(database, one) for one in stamped]
+            for one in stamped:
+                if one.record.position is not None:
+                    positions.end(database, one.record.key, one.record.position)
             part.publish()
     except BaseException:
         with contextlib.suppress(RegistryError):  # else it is settled later
-            if not _is_there(part.output, stamped.record.sha256):
-                database.execute("DELETE FROM pending WHERE id = ?", (waiting,))
+            if not any(_is_there(part.output, one.record.sha256) for one in stamped):
+                for own in waiting:
+                    database.execute("DELETE FROM pending WHERE id = ?", (own,))
         raise
-    return number
+    return numbers
+
+
+def _taken(database: Database, waiting: int) -> bool:
+    """Remove a record that waits; return whether another program has."""
+    return database.execute("DELETE FROM pending WHERE id = ?", (waiting,)) == 0
 
 
 def settle(database: Database) -> None:

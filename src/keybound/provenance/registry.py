@@ -157,14 +157,11 @@ class Registry:
 
     def of_serial(self, serial: int) -> Entry | None:
         """Return the record with a serial; None if there is none."""
-        row = self._database.row("SELECT number, data FROM record WHERE serial = ?", (serial,))
-        return None if row is None else self._entry(*row)
+        return self._first("serial = ?", serial)
 
     def of_manifest(self, manifest_id: str) -> Entry | None:
         """Return the record with a C2PA manifest of this id; None if there is none."""
-        query = "SELECT number, data FROM record WHERE manifest = ?"
-        row = self._database.row(query, (manifest_id,))
-        return None if row is None else self._entry(*row)
+        return self._first("manifest = ?", manifest_id)
 
     @property
     def size(self) -> int:
@@ -197,7 +194,11 @@ class Registry:
 
     def appear(self, stamped: Stamped, part: Part) -> int:
         """Publish a marked file together with its record; return the number of the record."""
-        return pending.appear(self._database, stamped, part)
+        return self.appear_all([stamped], part)[0]
+
+    def appear_all(self, stamped: Sequence[Stamped], part: Part) -> tuple[int, ...]:
+        """Publish a file together with the records of its tracks; return their numbers."""
+        return tuple(pending.appear(self._database, stamped, part))
 
     def records(self, party: Party | None = None, position: int | None = None) -> tuple[Entry, ...]:
         """Return the records of a party under its present key, or all, the oldest first.
@@ -225,31 +226,16 @@ class Registry:
                 own = packing.fingerprint_of(data)
             yield int(number), own
 
-    def positions(self, party: Party) -> Iterator[tuple[int, int | None]]:
-        """Yield the number and position of each record of a party, none of them read whole."""
-        query = "SELECT number, position FROM record WHERE key = ? AND party = ?"
-        for number, position in self._database.each(query, (party.key_id, party.name)):
-            yield int(number), position
-
     def record_of(self, key: str, sha256: str) -> Entry | None:
         """Return the record of a file by its hash; None if there is none under this key."""
-        query = "SELECT number, data FROM record WHERE key = ? AND sha256 = ?"
-        row = self._database.row(query, (key, bytes.fromhex(sha256)))
-        return None if row is None else self._entry(*row)
-
-    def masks(self, party: Party) -> Iterator[tuple[int, bytes]]:
-        """Yield position and nonce of each record of a party whose mask is not the fixed one."""
-        own = "key = ? AND party = ? AND position IS NOT NULL AND nonce IS NOT NULL"
-        query = f"SELECT position, nonce FROM record WHERE {own}"
-        for position, nonce in self._database.each(query, (party.key_id, party.name)):
-            yield int(position), bytes(nonce)
+        return self._first("key = ? AND sha256 = ?", key, bytes.fromhex(sha256))
 
     def record(self, number: int) -> Entry:
         """Return the record of this number."""
-        row = self._database.row("SELECT number, data FROM record WHERE number = ?", (number,))
-        if row is None:
+        entry = self._first("number = ?", number)
+        if entry is None:
             raise RegistryError(f"no record {number}", hint="keybound record list shows them all")
-        return self._entry(*row)
+        return entry
 
     def forget(self, before: datetime, *, dry_run: bool = False) -> int:
         """Remove the records made before a time and return how many; their serials stay void.
@@ -292,6 +278,10 @@ class Registry:
         Nobody can see whether its files appeared, and a record without a file does no harm.
         """
         return pending.settle_for(self._database, machine)
+
+    def _first(self, where: str, *values: Value) -> Entry | None:
+        row = self._database.row(f"SELECT number, data FROM record WHERE {where}", values)
+        return None if row is None else self._entry(*row)
 
     def _entry(self, number: int, data: bytes) -> Entry:
         with self._damage(number):

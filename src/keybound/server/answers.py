@@ -163,9 +163,6 @@ class SignedVerdict(BaseModel):
 
 
 RECORDING = {"schema": {"type": "string", "format": "binary"}}
-FILE: dict[str, Any] = {
-    "requestBody": {"required": True, "content": {"application/octet-stream": RECORDING}}
-}
 BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -177,8 +174,8 @@ BODY: dict[str, Any] = {
 }
 KINDS = {
     ".wav": "audio/wav", ".flac": "audio/flac", ".ogg": "audio/ogg", ".opus": "audio/ogg",
-    ".mp3": "audio/mpeg", ".aiff": "audio/aiff", ".caf": "audio/x-caf", ".m4a": "audio/mp4",
-    ".w64": "application/octet-stream", ".au": "audio/basic",
+    ".mp3": "audio/mpeg", ".aif": "audio/aiff", ".caf": "audio/x-caf", ".m4a": "audio/mp4",
+    ".aac": "audio/aac", ".w64": "audio/x-w64", ".au": "audio/basic",
 }  # fmt: skip
 MARKED: dict[str, Any] = {
     "description": "The marked recording, in the format of the body.",

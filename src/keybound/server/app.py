@@ -6,6 +6,7 @@ address, no name of a file and nothing of what was found.
 
 import logging
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -28,7 +29,7 @@ METHODS = ("GET", "HEAD", "POST")  # that are counted by their names
 def make(state: State) -> ASGIApp:
     """Return the service as an ASGI application."""
     app = describe(state)
-    return _observed(app, state.metrics)
+    return observed(app, state.metrics, site.HEADERS)
 
 
 def describe(state: State) -> FastAPI:
@@ -103,8 +104,10 @@ def _gauges(state: State) -> dict[str, float]:
     }
 
 
-def _observed(app: ASGIApp, metrics: Metrics) -> ASGIApp:
-    """Return an application with safe headers, whose requests are counted and logged."""
+def observed(
+    app: ASGIApp, metrics: Metrics, headers: Sequence[tuple[bytes, bytes]] = ()
+) -> ASGIApp:
+    """Return an application with some headers, whose requests are counted and logged."""
 
     async def call(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -116,7 +119,7 @@ def _observed(app: ASGIApp, metrics: Metrics) -> ASGIApp:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], *site.HEADERS]
+                message["headers"] = [*message["headers"], *headers]
             await send(message)
 
         try:

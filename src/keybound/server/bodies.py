@@ -32,11 +32,11 @@ async def uploaded(request: Request, state: State) -> AsyncIterator[Uploaded]:
         raise busy()
     with state.spool.upload() as upload:
         await _take(request, upload, state)
-        gone = asyncio.ensure_future(_gone(request))
+        leaving = asyncio.ensure_future(gone(request))
         try:
-            yield Uploaded(upload, gone)
+            yield Uploaded(upload, leaving)
         finally:
-            gone.cancel()
+            leaving.cancel()
 
 
 async def _take(request: Request, upload: Upload, state: State) -> None:
@@ -69,20 +69,20 @@ def check_kind(request: Request) -> str:
     return kind
 
 
-async def _gone(request: Request) -> None:
+async def gone(request: Request) -> None:
     """Return when the client has closed its connection."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
-async def small(request: Request, limits: Limits) -> bytes:
+async def small(request: Request, limits: Limits, most: int = SMALL_BYTES) -> bytes:
     """Return the body of a request that is small, such as JSON; refuse a long or a slow one."""
     body = bytearray()
     try:
         async with asyncio.timeout(limits.grace_s):
             async for chunk in request.stream():
                 body += chunk
-                if len(body) > SMALL_BYTES:
+                if len(body) > most:
                     raise RefusedError(422, "the JSON is too long", "send one question")
     except TimeoutError:
         raise RefusedError(408, "the request came in too slowly", "send it again") from None

@@ -72,16 +72,19 @@ async def in_fixed_time(
     That is the next multiple of the fixed time since it began: `step_s` for each minute of audio
     that is begun.
     """
-    loop = asyncio.get_running_loop()
-    begun, seconds = loop.time(), 0.0
+    begun = asyncio.get_running_loop().time()
     try:
         made = await work
-        seconds = length_s(made)
-        return made
-    finally:
-        step = step_s * (1 + seconds // LONG_S)
-        if step > 0 and not loop.is_closed():
-            await asyncio.sleep(step - (loop.time() - begun) % step)
+    except RefusedError:
+        await _rest(begun, step_s)
+        raise
+    await _rest(begun, step_s * (1 + length_s(made) // LONG_S))
+    return made
+
+
+async def _rest(begun: float, step_s: float) -> None:
+    """Wait for the next multiple of a time since some work began."""
+    await asyncio.sleep(step_s - (asyncio.get_running_loop().time() - begun) % step_s)
 
 
 def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -11,32 +11,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from keybound.audio.recordings import Reader
+from keybound.audio import containers, recordings
 from keybound.crypto.signing import SigningKey
 from keybound.errors import AudioError, KeyFileError, RecordError, RegistryError
 from keybound.identity.reading import read_public
 from keybound.output import Part
-from keybound.provenance.declared import Declared
 from keybound.provenance.records import Entry
 from keybound.provenance.registry import Registry
 from keybound.provenance.signed_verdicts import Finding
+from keybound.server.makers import Maker
 from keybound.types import Analysis
 from keybound.watermark import agreement, files, identification, statements, verification
 from keybound.watermark.candidates import Known
 from keybound.watermark.claims import Claim, party_claim
 from keybound.watermark.options import DetectOptions
 from keybound.watermark.plain import as_plain, identified_as_plain, verdict_as_plain
-from keybound.watermark.reservation import LEAST_S, reserve
 from keybound.watermark.verdict import GRADES
 from keybound.watermark.watermarker import Watermarker
 
 Answer = dict[str, Any]
 # What is wrong with the registry is no business of whoever asks, and may name its files.
 INTERNAL = (RegistryError, KeyFileError, RecordError)
-SUFFIXES = {
-    "WAV": ".wav", "WAVEX": ".wav", "RF64": ".wav", "FLAC": ".flac", "OGG": ".ogg", "MP3": ".mp3",
-    "AIFF": ".aiff", "CAF": ".caf", "W64": ".w64", "AU": ".au", "M4A": ".m4a",
-}  # fmt: skip
 
 
 class Setup(NamedTuple):
@@ -177,47 +172,45 @@ def verify(
 def embed(
     bench: Bench,
     path: str,
-    party: str,
-    public: bool,
-    excerpt: float,
-    system: str | None,
-    system_version: str | None,
+    maker: dict[str, Any],
+    least_s: float = 0.0,
 ) -> Answer:
-    """Mark a file for a party, verify the mark and add its record, all in the file's folder."""
-    known, card = bench.known, bench.marker.card
+    """Mark a file, verify the mark and add its record if it has one, all in the file's folder.
+
+    One that is shorter than `least_s` is refused.
+    """
+    card = bench.marker.card
     with bench.limited():
-        length_s, suffix = _form(path)
+        length_s, suffix = files.seconds_of(path), recordings.suffix_of(Path(path))
+    if suffix in containers.MUXERS:
+        raise AudioError(f"{path} is a video", hint="keybound embed marks videos")
     if bench.setup.longest_s < length_s < math.inf:
         what = f"{path} is longer than {bench.setup.longest_s:g} s"
         raise AudioError(what, hint="cut it into shorter recordings")
-    whose = bench.claim(party)
-    given = reserve(
-        known,
-        whose,
-        short=length_s < LEAST_S,
-        public=public,
-        excerpt=excerpt,
-        declared=Declared(system=system, system_version=system_version),
-    )
+    given = Maker(**maker).give(bench.registry, card.bits, length_s)
     record: list[int] = []
 
     def appear(part: Part, made: files.Written) -> None:
+        check_length(made.seconds, least_s)
+        if given.known is None:
+            part.publish()
+            return
         with bench.unlimited():
-            record.append(known.appear(given.stamped(card, made), part))
+            record.append(given.known.appear(given.reserved.stamped(card, made), part))
 
     output = Path(path).with_name(f"marked{suffix}")
     with bench.limited():
-        files.embed(bench.marker, path, output, given.options, rho=whose.rho, appear=appear)
-    issued = None if given.issued is None else given.issued.name
-    return {"output": str(output), "record": record[0], "identifier": issued}
+        options, rho = given.reserved.options, given.whose.rho
+        files.embed(bench.marker, path, output, options, rho=rho, appear=appear)
+    made = record[0] if record else None
+    return {"output": str(output), "record": made, "identifier": given.identifier}
 
 
-def _form(path: str) -> tuple[float, str]:
-    """Return the length of a file, and how the name of one alike ends."""
-    with Reader(path) as file:
-        opus = file.subtype == "OPUS"
-        length_s = file.frames / file.sample_rate if file.frames > 0 else math.inf
-        return length_s, ".opus" if opus else SUFFIXES[file.format]
+def check_length(seconds: float, least_s: float) -> None:
+    """Raise an error for a recording that is too short to be sure of its mark."""
+    if seconds < least_s:
+        what = f"the recording has {seconds:.2f} s, too little to be sure of its mark"
+        raise AudioError(what, hint=f"{least_s:g} s or more")
 
 
 def _seconds(found: Analysis) -> float:

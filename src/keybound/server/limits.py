@@ -20,6 +20,7 @@ class Limits:
     grace_s: float = 20.0
     least_rate: int = 32 << 10  # bytes a second
     streams: int = 16  # that are marked as they come, at once
+    upstream_s: float = 60.0  # until the upstream of a proxy begins to answer
     link_s: float = 30.0  # to fetch a link, redirects included
     # Of public answers that use a key or a record, in an hour.
     public_by_address: int = 20

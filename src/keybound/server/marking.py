@@ -5,6 +5,7 @@ end, because its client or the server has gone, has no record; its position and 
 Knows no HTTP.
 """
 
+import contextlib
 import io
 import json
 import math
@@ -24,15 +25,14 @@ from keybound.audio.arrays import Samples
 from keybound.audio.pipes import Input, opened
 from keybound.audio.pipes.wav import WavInput
 from keybound.errors import AudioError, KeyBoundError, explain
-from keybound.provenance.declared import Declared
 from keybound.provenance.registry import Registry
-from keybound.server.jobs import INTERNAL, Setup
+from keybound.server.jobs import INTERNAL, Setup, check_length
+from keybound.server.makers import Given, Maker
 from keybound.server.worker import limit
-from keybound.watermark.claims import party_claim
 from keybound.watermark.pipes import Passing
-from keybound.watermark.reservation import LEAST_S, Reservation, reserve
 from keybound.watermark.watermarker import Watermarker
 
+AT_ONCE_BYTES = 1 << 20  # that are marked together, where as many have come
 HEAD = struct.Struct(">cII")  # the kind of a frame, the number of its stream, the bytes that follow
 # To the process: a stream with what was asked of it, its data, its end, or that it is dropped.
 OPEN, DATA, END, DROP = b"O", b"D", b"E", b"X"
@@ -79,12 +79,14 @@ class Incoming(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read what has come, and wait for it."""
-        if not (self._rest or self._ended):
+        """Read all that has come, and wait for it: large blocks take less time in all."""
+        while not self._ended and len(self._rest) < len(buffer):
+            if self._rest and self._came.empty():
+                break
             came = self._came.get()
             if came is None or self._dropped:
                 raise DroppedError
-            self._rest, self._ended = came, not came
+            self._rest, self._ended = self._rest + came, not came
             self._said(TAKEN, self._number)
         count = min(len(buffer), len(self._rest))
         buffer[:count], self._rest = self._rest[:count], self._rest[count:]
@@ -108,9 +110,12 @@ class Outgoing(io.RawIOBase):
 
 
 class Within:
-    """A recording that is refused when it becomes longer than it may be."""
+    """A recording that is refused when it becomes longer than it may be, or ends before it may.
 
-    def __init__(self, source: Input, longest_s: float) -> None:
+    The least of it has come when it is made.
+    """
+
+    def __init__(self, source: Input, longest_s: float, least_s: float) -> None:
         self._source, self._longest_s = source, longest_s
         self.sample_rate, self.channels, self.frames = (
             source.sample_rate,
@@ -119,14 +124,34 @@ class Within:
         )
         self._check(self.frames)
         self.check_end, self.output, self.mend = source.check_end, source.output, source.mend
+        self._first: list[Samples] = []
+        self._more: Iterator[Samples] | None = None
+        if least_s:
+            self._wait(least_s)
+
+    def _wait(self, least_s: float) -> None:
+        """Take what comes until there is enough."""
+        seconds = 0.0
+        self._more = self._source.blocks(round(self.sample_rate * least_s))
+        for block in self._more:
+            self._first.append(block)
+            seconds += len(block) / self.sample_rate
+            if seconds >= least_s:
+                return
+        check_length(seconds, least_s)
 
     def blocks(self, most: int) -> Iterator[Samples]:
         """Yield (frames, channels) as they come, at most so many at a time."""
         done = 0
-        for block in self._source.blocks(most):
+        for block in self._all(most):
             done += len(block)
             self._check(done)
             yield block
+
+    def _all(self, most: int) -> Iterator[Samples]:
+        yield from self._first
+        self._first = []
+        yield from self._source.blocks(most) if self._more is None else self._more
 
     def _check(self, frames: int) -> None:
         if frames > self._longest_s * self.sample_rate:
@@ -160,8 +185,8 @@ class Marking:
         """Mark a stream to its end and say how it ended."""
         incoming = self._open[number]
         try:
-            record = self._mark(number, incoming, **asked)
-            self._said(RECORDED, number, json.dumps({"record": record}).encode())
+            said = self._mark(number, incoming, **asked)
+            self._said(RECORDED, number, json.dumps(said).encode())
         except DroppedError:
             self._said(FAILED, number, json.dumps({"error": "dropped", "hint": None}).encode())
         except Exception as error:
@@ -173,38 +198,39 @@ class Marking:
         self,
         number: int,
         incoming: Incoming,
-        party: str,
-        public: bool,
-        short: bool,
-        excerpt: float,
-        system: str | None,
-        system_version: str | None,
-    ) -> int:
+        maker: dict[str, Any],
+        short: bool = False,
+        least_s: float = 0.0,
+        unread_ok: bool = False,
+    ) -> dict[str, Any]:
         marker, setup = self._marker, self._setup
-        assert setup.place is not None  # the service asks only where it has a registry
-        source = opened(io.BufferedReader(incoming))
-        within = Within(source, setup.longest_s)
+        source = opened(io.BufferedReader(incoming, AT_ONCE_BYTES))
+        within = Within(source, setup.longest_s, least_s)
         length_s = source.frames / source.sample_rate if source.frames else math.inf
-        with Registry(setup.place) as known:  # a connection belongs to its thread
-            whose = party_claim(known.get(party), marker.card.bits)
-            given = reserve(
-                known,
-                whose,
-                short=short or length_s < LEAST_S,
-                public=public,
-                excerpt=excerpt,
-                declared=Declared(system=system, system_version=system_version),
-            )
+        with contextlib.ExitStack() as opening:
+            known = None
+            if setup.place is not None:  # a connection belongs to its thread
+                known = opening.enter_context(Registry(setup.place))
+            given = Maker(**maker).give(known, marker.card.bits, length_s, short=short)
             self._said(BEGUN, number, json.dumps(_begun(given, source)).encode())
             sink = source.output(io.BufferedWriter(Outgoing(self._said, number)))
-            passing = Passing(marker, within, sink, given.options, rho=whose.rho)
-            passing.run()
-            return known.append(given.stamped(marker.card, passing.finished()))
+            passing = Passing(marker, within, sink, given.reserved.options, rho=given.whose.rho)
+            try:
+                passing.run()
+            except AudioError:
+                if not (unread_ok and passing.whole):
+                    raise
+                return {"record": None, "read": False}
+            record = None
+            if given.known is not None:
+                made = given.reserved.stamped(marker.card, passing.finished())
+                record = given.known.append(made)
+            return {"record": record, "read": True}
 
 
-def _begun(given: Reservation, source: Input) -> dict[str, str | None]:
+def _begun(given: Given, source: Input) -> dict[str, str | None]:
     kind = "audio/wav" if isinstance(source, WavInput) else "audio/flac"
-    return {"kind": kind, "identifier": None if given.issued is None else given.issued.name}
+    return {"kind": kind, "identifier": given.identifier}
 
 
 def _why(error: Exception) -> dict[str, str | None]:

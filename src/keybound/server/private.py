@@ -21,7 +21,6 @@ from keybound.provenance.tokens import Token
 from keybound.server import bodies, streaming
 from keybound.server.answers import (
     BODY,
-    FILE,
     KINDS,
     MARKED,
     PRIVATE,
@@ -32,6 +31,7 @@ from keybound.server.answers import (
 )
 from keybound.server.counting import in_fixed_time, spent
 from keybound.server.limits import RefusedError
+from keybound.server.makers import Maker
 from keybound.server.sending import Sent
 from keybound.server.state import State
 from keybound.watermark.options import EXCERPT_S
@@ -98,7 +98,7 @@ def add(app: FastAPI, state: State) -> None:
         "/embed",
         responses={200: MARKED, **PRIVATE},
         response_class=Response,
-        openapi_extra=FILE,
+        openapi_extra=BODY,
     )
     async def embed(
         request: Request,
@@ -118,14 +118,13 @@ def add(app: FastAPI, state: State) -> None:
         """
         holder = await _holder(state, given, "embed")
         whose = await _party(state, holder, party)
-        _check_declared(system, system_version)
         if public and await state.registry.ask(lambda known: known.issuer) is None:
             raise RefusedError(422, "this registry issues no public identifiers", "leave it out")
-        asked = {"party": whose, "public": public, "excerpt": excerpt}
-        asked |= {"system": system, "system_version": system_version}
+        says = _declared(system, system_version).members()
+        maker = Maker(whose, public=public, excerpt=excerpt, says=says).plain()
         if stream:
-            return await streaming.answered(request, state, asked | {"short": short})
-        return await _marked(request, state, asked)
+            return await streaming.answered(request, state, {"maker": maker, "short": short})
+        return await _marked(request, state, maker)
 
 
 async def _holder(state: State, given: HTTPAuthorizationCredentials | None, *scopes: str) -> Token:
@@ -160,9 +159,9 @@ async def _party(state: State, holder: Token, asked: str | None) -> str:
     return name
 
 
-def _check_declared(system: str | None, system_version: str | None) -> None:
+def _declared(system: str | None, system_version: str | None) -> Declared:
     try:
-        Declared(system=system, system_version=system_version)
+        return Declared(system=system, system_version=system_version)
     except RecordError as error:
         raise RefusedError(422, error.message, error.hint) from error
 
@@ -175,25 +174,29 @@ async def _answered(
     if asked["signed"] and state.signer is None:
         raise RefusedError(422, "this service signs no verdicts", "leave signed out")
     async with bodies.uploaded(request, state) as recording:
+        if only_asks:
+            await _spend(state, holder)
         work = state.pool.ask(scope, *recording, grade_only=only_asks, **asked)
         if only_asks:
-            total = state.limits.asked_total
-            if not await state.registry.ask(lambda known: known.tokens.spend(holder, total)):
-                work.close()
-                raise spent(DAY_S - int(time.time()) % DAY_S)
-            said = await in_fixed_time(state.limits.fixed_s, work, lambda one: one["seconds"])
-        else:
-            said = await work
+            work = in_fixed_time(state.limits.fixed_s, work, lambda one: one["seconds"])
+        said = await work
     if asked["signed"]:  # byte by byte as it was signed
         return Response(said["signed"], media_type="application/json")
     return JSONResponse(said["answer"])
 
 
-async def _marked(request: Request, state: State, asked: dict[str, Any]) -> Response:
+async def _spend(state: State, holder: Token) -> None:
+    """Count an answer to a token in the registry; refuse one too many."""
+    total = state.limits.asked_total
+    if not await state.registry.ask(lambda known: known.tokens.spend(holder, total)):
+        raise spent(DAY_S - int(time.time()) % DAY_S)
+
+
+async def _marked(request: Request, state: State, maker: dict[str, Any]) -> Response:
     """Return the marked recording of a request."""
     async with contextlib.AsyncExitStack() as undo:
         recording = await undo.enter_async_context(bodies.uploaded(request, state))
-        said = await state.pool.ask("embed", *recording, **asked)
+        said = await state.pool.ask("embed", *recording, maker=maker)
         output = Path(said["output"])
         recording.file.hold(output.stat().st_size)
         names = {"KeyBound-Record": said["record"], "KeyBound-Identifier": said["identifier"]}

@@ -45,23 +45,23 @@ async def _refused(request: Request, error: Exception) -> Any:
         made.headers["Retry-After"] = str(error.retry_s)
     if error.status == 401:
         made.headers["WWW-Authenticate"] = "Bearer"
-    return made if READ in request.scope else _lingering(made)
+    return made if READ in request.scope else lingering(made)
 
 
 async def _invalid(_: Request, error: Exception) -> Any:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    return _lingering(_answer(422, f"{first['loc'][-1]}: {str(first['msg']).lower()}", None))
+    return lingering(_answer(422, f"{first['loc'][-1]}: {str(first['msg']).lower()}", None))
 
 
 async def _unrouted(request: Request, error: Exception) -> Any:
     assert isinstance(error, HTTPException)
     made = _answer(error.status_code, str(error.detail).lower(), None)
     made.headers.update(error.headers or {})
-    return made if request.method in ("GET", "HEAD") else _lingering(made)
+    return made if request.method in ("GET", "HEAD") else lingering(made)
 
 
-def _lingering(made: JSONResponse) -> Any:
+def lingering(made: JSONResponse) -> Any:
     """Return an answer that is sent whole and ends a little later, with its connection."""
 
     async def call(_: Scope, receive: Receive, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""Run the service with uvicorn. Knows sockets, and nothing of audio."""
+"""Run a service with uvicorn. Knows sockets, and nothing of audio."""
 
 import asyncio
 import logging
@@ -6,11 +6,10 @@ import socket
 from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from keybound.errors import KeyBoundError
-from keybound.server.app import make
-from keybound.server.state import State
 
 HEAD_S = 10.0  # for the line and the headers of a request
 CONNECTIONS = 1024
@@ -28,10 +27,10 @@ def listen(host: str, port: int) -> socket.socket:
         raise KeyBoundError(what, hint="choose another --host or --port") from error
 
 
-def server(state: State) -> uvicorn.Server:
-    """Return a server of the service, to be run with the socket it listens on."""
+def server(app: ASGIApp) -> uvicorn.Server:
+    """Return a server of an application, to be run with the socket it listens on."""
     config = uvicorn.Config(
-        make(state),
+        app,
         http=_on_time,  # type: ignore[arg-type]  # uvicorn only calls it
         ws="none",
         lifespan="on",
@@ -47,11 +46,11 @@ def server(state: State) -> uvicorn.Server:
     return uvicorn.Server(config)
 
 
-def run(state: State, listening: socket.socket) -> None:
+def run(app: ASGIApp, listening: socket.socket) -> None:
     """Serve until a signal stops it."""
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
     logging.getLogger("keybound.server").setLevel(logging.INFO)
-    made = server(state)
+    made = server(app)
     made.run(sockets=[listening])
     if not made.started:
         raise KeyBoundError("the service cannot start", hint="see the message above")

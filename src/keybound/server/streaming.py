@@ -6,7 +6,8 @@ it reads anything is served too.
 
 import asyncio
 import contextlib
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -18,7 +19,9 @@ from keybound.server.marking import MARKED, RECORDED
 from keybound.server.sending import CHUNK_BYTES
 from keybound.server.spool import Upload
 from keybound.server.state import State
-from keybound.server.streams import Stream
+from keybound.server.streams import Event, Stream
+
+IDENTIFIER = "KeyBound-Identifier"
 
 
 async def answered(request: Request, state: State, asked: dict[str, Any]) -> Response:
@@ -30,7 +33,10 @@ async def answered(request: Request, state: State, asked: dict[str, Any]) -> Res
         feeding = asyncio.ensure_future(_feed(request, stream, state.limits))
         undo.callback(feeding.cancel)
         begun = (await stream.events.get()).check().said
-        return Streamed(begun, stream, upload, state.limits, undo.pop_all())
+        named = begun["identifier"]
+        headers = {} if named is None else {IDENTIFIER: named}
+        kind = begun["kind"]
+        return Streamed(kind, headers, stream, upload, state.limits, undo.pop_all())
 
 
 async def _feed(request: Request, stream: Stream, limits: Limits) -> None:
@@ -59,22 +65,60 @@ async def _feed(request: Request, stream: Stream, limits: Limits) -> None:
         stream.fail(error)
 
 
+class Shape(Protocol):
+    """How a marked stream looks in a response."""
+
+    def body(self, data: bytes) -> bytes:
+        """Return what is sent for some of it."""
+
+    def end(self, said: dict[str, Any]) -> bytes:
+        """Return what is sent at its end."""
+
+    def broken(self) -> bytes:
+        """Return what is sent where it breaks off."""
+
+
+class AsIs:
+    """A marked stream that is sent as it is."""
+
+    def body(self, data: bytes) -> bytes:
+        """Return the data."""
+        return data
+
+    def end(self, _: dict[str, Any]) -> bytes:
+        """Return nothing."""
+        return b""
+
+    def broken(self) -> bytes:
+        """Return nothing."""
+        return b""
+
+
+AS_IS = AsIs()
+
+
 class Streamed(Response):
-    """A marked stream as a response. One that fails is cut off, so that its client sees it."""
+    """A marked stream as a response. One that fails is cut off, so that its client sees it.
+
+    `skip` bytes of it are left out at its beginning.
+    """
 
     def __init__(
         self,
-        begun: dict[str, Any],
+        kind: str,
+        headers: Mapping[str, str],
         stream: Stream,
         upload: Upload,
         limits: Limits,
         held: contextlib.AsyncExitStack,
+        *,
+        shape: Shape = AS_IS,
+        skip: int = 0,
     ) -> None:
-        named = begun["identifier"]
-        headers = {} if named is None else {"KeyBound-Identifier": named}
-        super().__init__(None, headers=headers, media_type=begun["kind"])
+        super().__init__(None, headers=headers, media_type=kind)
         del self.headers["content-length"]
         self._stream, self._upload, self._limits, self._held = stream, upload, limits, held
+        self._shape, self._skip = shape, skip
         self._grew, self._ended = asyncio.Event(), False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -85,25 +129,30 @@ class Streamed(Response):
             await send({"type": "http.response.start", **start})
             passing = asyncio.ensure_future(self._pass_on(send))
             try:
-                if await self._collect():
-                    most_s = self._limits.grace_s + self._upload.size / self._limits.least_rate
-                    async with asyncio.timeout(most_s):
+                event = await self._collect()
+                whole = event.kind == RECORDED
+                last = self._shape.end(event.said) if whole else self._shape.broken()
+                most_s = self._limits.grace_s + self._upload.size / self._limits.least_rate
+                async with asyncio.timeout(most_s):
+                    if whole or last:
                         await passing
-                        await send({"type": "http.response.body", "body": b""})
+                        body = {"body": last, "more_body": not whole}
+                        await send({"type": "http.response.body", **body})
             except (TimeoutError, RefusedError):
                 pass  # the connection is closed without the end of the response
             finally:
                 passing.cancel()
                 await asyncio.gather(passing, return_exceptions=True)
 
-    async def _collect(self) -> bool:
-        """Write what is marked to the disk; return whether the stream came to its end."""
+    async def _collect(self) -> Event:
+        """Write what is marked to the disk; return how the stream ended."""
         while (event := await self._stream.events.get()).kind == MARKED:
-            self._upload.write(event.data)
+            self._upload.write(event.data[self._skip :])
+            self._skip = max(0, self._skip - len(event.data))
             self._grew.set()
         self._ended = True
         self._grew.set()
-        return event.kind == RECORDED
+        return event
 
     async def _pass_on(self, send: Send) -> None:
         """Send what is on the disk, and wait for more until it has ended."""
@@ -111,7 +160,8 @@ class Streamed(Response):
             while True:
                 ended = self._ended
                 if chunk := file.read(CHUNK_BYTES):
-                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                    body = {"body": self._shape.body(chunk), "more_body": True}
+                    await send({"type": "http.response.body", **body})
                 elif ended:
                     return
                 else:

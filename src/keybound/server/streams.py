@@ -19,7 +19,7 @@ from keybound.server.limits import Limits, RefusedError, busy
 from keybound.server.marking import DATA, DROP, END, FAILED, HEAD, OPEN, TAKEN
 from keybound.server.pool import START_S, THREADS, kill
 
-AHEAD = 8  # frames of a stream that may wait to be marked
+AHEAD = 32  # frames of a stream that may wait to be marked
 FRAME_BYTES = 1 << 16
 
 
@@ -52,6 +52,7 @@ class Stream:
         self._process, self._number, self._limits = process, number, limits
         self.room = asyncio.Semaphore(AHEAD)
         self.events: asyncio.Queue[Event] = asyncio.Queue()
+        self._given_up = False
 
     async def push(self, data: bytes) -> None:
         """Push data, when there is room for them."""
@@ -61,12 +62,19 @@ class Stream:
                     await self.room.acquire()
             except TimeoutError:
                 raise RefusedError(422, "the stream takes too long to mark") from None
+            if self._given_up:
+                return
             self.send(DATA, data[start : start + FRAME_BYTES])
 
     def send(self, kind: bytes, data: bytes = b"") -> None:
         """Send a frame of this stream."""
         assert self._process.stdin is not None
         self._process.stdin.write(HEAD.pack(kind, self._number, len(data)) + data)
+
+    def give_up(self) -> None:
+        """Let what is pushed from now on go nowhere."""
+        self._given_up = True
+        self.room.release()
 
     def end(self) -> None:
         """End the stream: what is marked of it gets its record."""
@@ -82,7 +90,7 @@ class Stream:
 class Streams:
     """All streams of a service, and the process that marks them."""
 
-    def __init__(self, limits: Limits, model: str | None, place: str) -> None:
+    def __init__(self, limits: Limits, model: str | None, place: str | None) -> None:
         self._limits = limits
         most = (limits.longest_s, limits.decoded_bytes, limits.worker_bytes)
         self._setup = Setup(model, *most, place, None)

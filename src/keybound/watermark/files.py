@@ -89,7 +89,7 @@ def embed(
     """
     mode, rounds = outputs.mode_of(host), 2 if check else 1
     with outputs.staged(output, source=host, replace=replace, mode=mode) as part:
-        written = _write(marker, host, part.path, options, lambda n, of: progress(n, rounds * of))
+        written = write(marker, host, part.path, options, lambda n, of: progress(n, rounds * of))
         if check:
             analysis = analyse(marker, part.path, progress=lambda n, of: progress(of + n, 2 * of))
             verdict = read_back(marker, analysis, options, written.position, rho)
@@ -102,7 +102,7 @@ def embed(
             levels = levels_of(part.path)
         if sign is not None:
             written = dataclasses.replace(written, manifest=sign(part.path))
-        written = _described(written, part.path, levels)
+        written = described(written, part.path, levels)
         appear(part, written)
     return written
 
@@ -122,14 +122,14 @@ def read_back(
     return marker.judge(analysis, **own, rho=rho, search=where)
 
 
-def _described(written: Written, path: Path, levels: Levels) -> Written:
+def described(written: Written, path: Path, levels: Levels) -> Written:
     """Add what a record says of the file that was written."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return dataclasses.replace(written, sha256=digest, fingerprint=fingerprint.take(levels))
 
 
-def _write(
+def write(
     marker: Watermarker,
     host: str | os.PathLike[str],
     part: Path,
@@ -162,14 +162,24 @@ def detect(
     recording: str | os.PathLike[str],
     options: DetectOptions = USUAL,
     *,
+    track: int = 0,
     longest_s: float = math.inf,
     progress: Progress = lambda *_: None,
 ) -> Detection:
     """Return whether there is a mark in a file, and where. No key is needed.
 
-    A recording that is longer than `longest_s` is refused before any of it is analysed.
+    `track` is that of a video that holds several, from 0 (`containers.count_tracks`). A recording
+    that is longer than `longest_s` is refused before any of it is analysed.
     """
-    own = _pushed(marker, recording, options, levels=False, longest_s=longest_s, progress=progress)
+    own = _pushed(
+        marker,
+        recording,
+        options,
+        levels=False,
+        track=track,
+        longest_s=longest_s,
+        progress=progress,
+    )
     return own.detection()
 
 
@@ -178,14 +188,23 @@ def analyse(
     recording: str | os.PathLike[str],
     options: DetectOptions = USUAL,
     *,
+    track: int = 0,
     longest_s: float = math.inf,
     progress: Progress = lambda *_: None,
 ) -> Analysis:
     """Return the detection in a file with the levels in which seals and records are searched.
 
-    `longest_s` is that of `detect`.
+    `track` and `longest_s` are those of `detect`.
     """
-    own = _pushed(marker, recording, options, levels=True, longest_s=longest_s, progress=progress)
+    own = _pushed(
+        marker,
+        recording,
+        options,
+        levels=True,
+        track=track,
+        longest_s=longest_s,
+        progress=progress,
+    )
     return own.analysis()
 
 
@@ -195,11 +214,12 @@ def _pushed(
     options: DetectOptions,
     *,
     levels: bool,
+    track: int,
     longest_s: float = math.inf,
     progress: Progress,
 ) -> StreamDetector:
     """Return a detector to which a whole file was pushed."""
-    with recordings.Reader(recording) as file:
+    with recordings.Reader(recording, track) as file:
         if file.frames > longest_s * file.sample_rate:
             what = f"{recording} is longer than {longest_s:g} s"
             raise AudioError(what, hint="cut it into shorter recordings")
@@ -219,9 +239,9 @@ def seconds_of(recording: str | os.PathLike[str]) -> float:
         return file.frames / file.sample_rate if file.frames > 0 else math.inf
 
 
-def levels_of(recording: str | os.PathLike[str]) -> Levels:
+def levels_of(recording: str | os.PathLike[str], track: int = 0) -> Levels:
     """Return the levels of a file, all channels together: those of an `Analysis`."""
-    with recordings.Reader(recording) as file:
+    with recordings.Reader(recording, track) as file:
         feeder = ChannelFeeder(file.sample_rate, file.channels, levels=True)
         for block in _blocks(file, lambda *_: None):
             feeder.push(block.astype(np.float32, copy=False))

@@ -1,7 +1,8 @@
 """Pipes: mark a recording as it comes, and read the mark back from what has gone out.
 
-Only the last seconds are in memory, however long the recording is. What has gone out cannot be
-taken back: a mark that cannot be read is an error at the end, not an output that does not appear.
+However long the recording is, some seconds of it are in memory, what was read back in the last
+minutes, and its fingerprint. What has gone out cannot be taken back: a mark that cannot be read is
+an error at the end, not an output that does not appear.
 """
 
 from collections.abc import Callable
@@ -80,12 +81,17 @@ class Passing:
             hint = "what was written has no mark that can be read"
             raise AudioError(f"standard input does not hold a mark: {why}", hint=hint)
 
+    @property
+    def whole(self) -> bool:
+        """Return whether all has gone out."""
+        return self._ended
+
     def finished(self) -> Written:
         """Return what has gone out; where that was stopped, about a second more may be counted.
 
         Then there is no hash, because nobody knows which bytes were the last.
         """
-        whole = self._ended
+        whole = self.whole
         if not (self._ended or self._looking):  # in the middle of a look nothing can be added
             self._look(end=True)
         return Written(

@@ -18,6 +18,7 @@ __all__ = ["LIMIT_BYTES", "Metadata", "add", "chapters_of", "read"]
 Made = Callable[[Meaning], tuple[tuple[Piece, ...], tuple[str, ...]]]
 _READ: dict[str, Callable[[bytes], Metadata]] = {
     "FLAC": flac.read, "OGG": ogg.read, "MP3": id3.read, "AU": au.read, "M4A": m4a.read,
+    "ADTS": lambda _: Metadata("ADTS"),  # it has no place for any
 }  # fmt: skip
 _WRITE: dict[str, tuple[Made, Callable[[Path, tuple[Piece, ...]], None]]] = {
     "RIFF": (chunks.riff, chunks.write),
@@ -30,6 +31,7 @@ _WRITE: dict[str, tuple[Made, Callable[[Path, tuple[Piece, ...]], None]]] = {
     "OGG": (ogg.made, ogg.write),
     "MP3": (id3.made, id3.write),
     "M4A": (m4a.made, m4a.write),
+    "ADTS": (chunks.none, chunks.write),
 }
 
 

@@ -206,7 +206,7 @@ def caf(meaning: Meaning) -> tuple[tuple[Piece, ...], tuple[str, ...]]:
 
 
 def none(meaning: Meaning) -> tuple[tuple[Piece, ...], tuple[str, ...]]:
-    """Return nothing: a W64 has no words of its own for this."""
+    """Return nothing: W64 and ADTS have no words of their own for this."""
     return (), (*meaning.joined(), *["picture"][: len(meaning.pictures)])
 
 

@@ -46,6 +46,7 @@ class WavInput:
             size = long_size if long_size < NO_SIZE else 0
         self.frames = size // self._align
         self._size, self._read = self.frames * self._align, 0  # in bytes; 0: unknown
+        self._rest = size - self._size + size % 2  # of a frame, and to an even number
 
     def _form(self, form: bytes) -> tuple[int, int, str, int]:
         """Return the rate, the channels, the subtype and the bytes of a frame."""
@@ -72,13 +73,24 @@ class WavInput:
                 check_content(block, raw.NAME)
                 yield block
             held = held[whole:]
-        while self._size and self._stream.read(raw.PIPE_BYTES):  # chunks behind the sound
-            pass
 
     def _wanted(self, most: int, held: int) -> int:
         """Return how many bytes to read next; 0 when all that were promised are there."""
         room = min(raw.PIPE_BYTES, max(1, most) * self._align - held)
         return min(room, self._size - self._read) if self._size else room
+
+    def tail(self) -> Iterator[bytes]:
+        """Yield what lies behind the sound, chunk by chunk."""
+        if not 0 < self._size == self._read:
+            return
+        yield raw.exactly(self._stream, self._rest)
+        while header := raw.exactly(self._stream, 8):
+            yield b"JUNK" + header[4:] if header[:4] in STALE else header
+            left = int.from_bytes(header[4:], "big" if self._order == ">" else "little")
+            left += left % 2
+            while left and (part := self._stream.read(min(left, raw.PIPE_BYTES))):
+                left -= len(part)
+                yield part
 
     def check_end(self) -> None:
         """Raise an error where the input ended before its header says."""
@@ -142,7 +154,9 @@ class WavOutput:
         self._sink.write(data)
 
     def close(self) -> None:
-        """Hold nothing back: all samples have gone."""
+        """Send what lies behind the sound of the host: all samples have gone."""
+        for data in self._like.tail():
+            self._sink.write(data)
 
     @property
     def sha256(self) -> str:
