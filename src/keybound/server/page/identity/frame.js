@@ -82,7 +82,7 @@ function surest(rows, order, words) {
 /** Return the highest sums of agreement, and which bits of the basis are turned for them. */
 function best(agrees, follows, size, candidates) {
   const signs = Array.from({ length: size }, (_, n) =>
-    Float64Array.from(follows, (own) => ((own[n >> 5] >>> (n & 31)) & 1 ? -1 : 1)),
+    follows.map((own) => ((own[n >> 5] >>> (n & 31)) & 1 ? -1 : 1)),
   );
   const found = [];
   const keep = (fit, turned) => {

@@ -60,9 +60,10 @@ function readView(view, frame_s, how) {
 /** Decode a stretch of seconds at the beginnings that are read most clearly, and open the blocks. */
 function decode(start, stop, own, left, found, how) {
   const end = stop >= left.length ? Infinity : stop;
+  const nothing = new Float64Array(how.sums.length);
   const parts = own.soft.map((soft, lead) => {
-    const part = soft.map((bits, n) => (n >= start && n < end ? bits : bits.map(() => 0)));
-    return { lead, part, clear: part.flatMap((bits) => [...bits]).reduce((sum, x) => sum + Math.abs(x), 0) };
+    const part = soft.map((bits, n) => (n >= start && n < end ? bits : nothing));
+    return { lead, part, clear: part.reduce((sum, bits) => sum + magnitude(bits), 0) };
   });
   parts.sort((a, b) => b.clear - a.clear);
   for (const { lead, part } of parts.slice(0, how.leads)) {
@@ -86,7 +87,7 @@ function decode(start, stop, own, left, found, how) {
 function agreeing(block, second, lead, own, { sums, around, agrees }) {
   const all = own.soft[lead].map((bits, n) => {
     const codes = code(block, second + n, sums);
-    return bits.reduce(([same, whole], x, i) => [same + (codes[i] ? x : -x), whole + Math.abs(x)], [0, 0]);
+    return [bits.reduce((sum, x, i) => sum + (codes[i] ? x : -x), 0), magnitude(bits)];
   });
   const reach = Math.floor(around / 2);
   return own.marked(lead).map((marked, n) => {
@@ -94,4 +95,10 @@ function agreeing(block, second, lead, own, { sums, around, agrees }) {
     const [same, whole] = near.reduce((sum, one) => [sum[0] + one[0], sum[1] + one[1]], [0, 0]);
     return marked && same / Math.max(whole, 1e-9) > agrees;
   });
+}
+
+function magnitude(bits) {
+  let sum = 0;
+  for (const value of bits) sum += Math.abs(value);
+  return sum;
 }
