@@ -72,6 +72,8 @@ def test_both_modes_give_the_verdict_of_the_command_line(
     worst, verdicts = [0.0, 0.0], []
     for path, found in zip(paths, page.found(*paths), strict=True):
         known = as_plain(files.detect(marker, path), [])
+        if mode == "private":  # no browser reads manifests by itself
+            del known["manifest"]
         assert list(found) == list(known)
         assert found["present"] is known["present"], (path.name, found, known)
         verdicts.append(found["present"])
