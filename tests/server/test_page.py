@@ -86,6 +86,8 @@ def test_both_modes_give_the_verdict_and_identifier_of_the_command_line(
     for path, found in zip(paths, page.found(*paths), strict=True):
         own = files.detect(marker, path)
         known = as_plain(own, read_public(own) if own.present else [])
+        if mode == "private":  # no browser reads manifests by itself
+            del known["manifest"]
         assert list(found) == list(known)
         assert found["present"] is known["present"], (path.name, found, known)
         assert found["claimed"] == known["claimed"], (path.name, found, known)

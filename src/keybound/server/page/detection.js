@@ -29,7 +29,6 @@ export function detect(made, seconds, facts) {
     channels_tried: views.length,
     spans: best.spans,
     claimed: claims.map(({ identifier, issuer }) => ({ identifier, issuer })),
-    manifest: null, // of C2PA: not read in the browser
   };
 }
 
