@@ -94,7 +94,7 @@ def bad_recordings(home: Path, host: Path) -> dict[str, str]:
         "zero.wav": "zero.wav holds no samples (",
         "short.wav": "10 ms is too short for a mark (at least 0.1 s, better a second or more)",
         "slow.wav": "a sample rate of 4000 Hz is not supported (",
-        "speech.nist": "nist is not supported (wav, flac, ogg, opus, mp3, m4a, aiff,",
+        "speech.nist": "nist is not supported (wav, flac, ogg, opus, mp3, m4a, aac, aiff,",
         "missing.wav": "missing.wav cannot be read: no such file or directory (check the name)",
     }
 

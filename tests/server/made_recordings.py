@@ -1,8 +1,12 @@
-"""Recordings of several formats, rates, lengths and channels: marked, unmarked, attacked."""
+"""Recordings of several formats, rates, lengths and channels: marked, unmarked, attacked.
+
+Some of those that are long enough spell a public identifier.
+"""
 
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,8 @@ import soundfile as sf
 from keybound.attacks import attack
 from keybound.audio.recordings import resample
 from keybound.crypto.keys import Key
+from keybound.identity.identifier import public
+from keybound.watermark.options import EmbedOptions
 
 RATE = 16_000
 FORMATS = ("wav", "mp3", "flac", "ogg", "m4a", "opus")
@@ -30,8 +36,11 @@ def recordings(folder: Path, clips: dict[str, Any], marker: Any, count: int) -> 
         clip = np.resize(np.roll(voice, -number * 997), length).astype(np.float32)
         sound = clip
         if number % 3:  # two of three carry a mark, one of them in part
-            key, payload = Key(bytes([number]) * 32), number
-            sound = marker.embed(clip, RATE, key=key, payload=payload, position=0, check=False)
+            how = EmbedOptions(Key(bytes([number]) * 32), number, position=0)
+            if length >= 5 * RATE and number % 2 == 0:
+                how = replace(how, identifier=public(number, issuer=7))
+            stream = marker.embedder(RATE, how.within(length / RATE))
+            sound = np.concatenate([stream.push(clip), stream.flush()])
             if number % 7 == 4:
                 sound = np.where(np.arange(length) < length // 2, sound, clip)
         hit = ATTACKS[number % len(ATTACKS)]

@@ -1,4 +1,4 @@
-"""The page in a real browser: both modes give the verdict of the command line.
+"""The page in a real browser: both modes give the verdict and identifier of the command line.
 
 $KEYBOUND_PAGE_FILES is the number of recordings that are compared, a dozen by default.
 """
@@ -18,6 +18,7 @@ from made_page import Page, found_on, static
 from made_recordings import recordings
 from made_service import LIMITS, Service, serving
 
+from keybound.identity.reading import read_public
 from keybound.server import site
 from keybound.server.state import State
 from keybound.watermark import files
@@ -60,21 +61,38 @@ def test_the_page_says_what_the_issuer_says(
     assert made_registry.FREE not in "".join(said)
 
 
+@needs_runtime
+def test_what_the_browser_reads_alone_is_claimed(
+    page: Page, marker: Any, clip: Any, tmp_path: Path
+) -> None:
+    sf.write(tmp_path / "a.wav", made_registry.spelling(marker, clip, 12345), 16_000)
+    page.choose("private")
+    (card,) = page.check(tmp_path / "a.wav")
+    said = card.locator(".claimed").inner_text()
+    assert said.startswith(f"It claims the identifier 0000003039 of issuer {made_registry.ISSUER}.")
+    assert {one.method for one in page.requests} == {"GET"}
+
+
 # Agreement
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_both_modes_give_the_verdict_of_the_command_line(
+def test_both_modes_give_the_verdict_and_identifier_of_the_command_line(
     page: Page, mode: str, marker: Any, clips: Any, tmp_path: Path
 ) -> None:
     paths = list(recordings(tmp_path, clips, marker, COUNT))
     page.choose(mode)
-    worst, verdicts = [0.0, 0.0], []
+    worst, verdicts, claims = [0.0, 0.0], [], 0
     for path, found in zip(paths, page.found(*paths), strict=True):
-        known = as_plain(files.detect(marker, path), [])
+        own = files.detect(marker, path)
+        known = as_plain(own, read_public(own) if own.present else [])
+        if mode == "private":  # no browser reads manifests by itself
+            del known["manifest"]
         assert list(found) == list(known)
         assert found["present"] is known["present"], (path.name, found, known)
+        assert found["claimed"] == known["claimed"], (path.name, found, known)
         verdicts.append(found["present"])
+        claims += len(found["claimed"])
         worst[0] = max(worst[0], abs(found["presence"] - known["presence"]))
         edges = [
             [v for s in one["spans"] for v in (s["start_s"], s["end_s"])] for one in (found, known)
@@ -83,8 +101,12 @@ def test_both_modes_give_the_verdict_of_the_command_line(
         worst[1] = max([worst[1], *(abs(a - b) for a, b in zip(*edges, strict=True))])
         if path.suffix in (".wav", ".flac"):  # two decoders of another format differ in last bits
             assert found["channels_tried"] == known["channels_tried"]
-    print(f"{mode}: {len(paths)} files, {sum(verdicts)} marked, worst presence, edge: {worst}")
+    print(
+        f"{mode}: {len(paths)} files, {sum(verdicts)} marked, {claims} identifiers, "
+        f"worst presence, edge: {worst}"
+    )
     assert {True, False} == set(verdicts)
+    assert claims
     assert worst[0] <= 0.02
     assert worst[1] <= 0.1
 
@@ -245,7 +267,7 @@ def test_nothing_is_wider_than_the_screen(chromium: Any, served: Service, width:
 def test_the_page_and_the_headers_have_one_policy() -> None:
     html = (site.PAGE / "index.html").read_text()
     assert f'http-equiv="Content-Security-Policy" content="{site.POLICY}"' in html
-    for path in site.PAGE.glob("*.*"):
+    for path in (*site.PAGE.glob("*.*"), *site.PAGE.glob("identity/*")):
         text = path.read_text()
         assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)[a-z]", text), path
         assert len(text.splitlines()) <= 300

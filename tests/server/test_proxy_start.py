@@ -1,17 +1,21 @@
 """What a proxy needs to start: an upstream, and a mark that is read back."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import soundfile as sf
+from fastapi import FastAPI
 from made_proxy import HZ, state_of
 from made_registry import KEY
 from made_upstream import Upstream
 
 from keybound.errors import KeyBoundError
+from keybound.server import run
 from keybound.server.makers import Maker
 from keybound.server.proxy import upstream as upstreams
 
@@ -34,6 +38,19 @@ def test_a_proxy_whose_mark_is_not_read_back_does_not_start(
     with pytest.raises(KeyBoundError, match="marked at the start is not read back"):
         asyncio.run(start())
     assert state.pool.alive == 0
+
+
+def test_why_a_service_does_not_start_is_raised_and_not_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @contextlib.asynccontextmanager
+    async def refuse(_: object) -> AsyncIterator[None]:
+        raise KeyBoundError("no mark is found")
+        yield
+
+    with run.listen("127.0.0.1", 0) as socket, pytest.raises(KeyBoundError, match="no mark is"):
+        run.run(FastAPI(lifespan=refuse), socket)
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("url", ["", "ftp://a/v1", "http://", "http://a:x/v1", "http://a/?b=1"])

@@ -95,6 +95,8 @@ def embed(
         raise click.UsageError("there is a record, with what is declared, only with --party")
     if pair is not None and output == pipes.STANDARD:
         raise click.UsageError("--c2pa signs a whole file: name OUTPUT")
+    if pair is not None and is_video(output):
+        raise click.UsageError("--c2pa signs wav, flac, mp3 and m4a, not videos")
     pipes.check((host,), key_file)
     if output == pipes.STANDARD:
         pipes.audio_out()

@@ -90,7 +90,9 @@ def proxy(
     registry: str | None,
     model: str | None,
 ) -> None:
-    """Mark what another server says: an OpenAI-compatible POST /v1/audio/speech before it.
+    """Mark what a server of speech says, on its way.
+
+    It answers POST /v1/audio/speech as OpenAI does, and asks the server at --upstream for it.
 
     At its start it marks speech and reads the mark back. Then each reply is marked and read back;
     what cannot be marked, such as less than a second, is refused with status 502. Authorization is

@@ -1,12 +1,14 @@
 """Run a service with uvicorn. Knows sockets, and nothing of audio."""
 
 import asyncio
+import contextlib
 import logging
 import socket
+import sys
 from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from keybound.errors import KeyBoundError
@@ -50,10 +52,32 @@ def run(app: ASGIApp, listening: socket.socket) -> None:
     """Serve until a signal stops it."""
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
     logging.getLogger("keybound.server").setLevel(logging.INFO)
-    made = server(app)
-    made.run(sockets=[listening])
+    # uvicorn's own word for that; the reason is raised below.
+    logging.getLogger("uvicorn.error").addFilter(lambda one: "startup failed" not in str(one.msg))
+    failed: list[KeyBoundError] = []
+    made = server(_starting(app, failed))
+    with contextlib.suppress(SystemExit):  # with which uvicorn may end where nothing starts
+        made.run(sockets=[listening])
+    if failed:
+        raise failed[0]
     if not made.started:
         raise KeyBoundError("the service cannot start", hint="see the message above")
+
+
+def _starting(app: ASGIApp, failed: list[KeyBoundError]) -> ASGIApp:
+    """Return an application whose refusal to start is kept, in place of a traceback in the log."""
+
+    async def starting(scope: Scope, receive: Receive, send: Send) -> None:
+        async def say(message: Message) -> None:
+            why = sys.exception()
+            if message["type"] == "lifespan.startup.failed" and isinstance(why, KeyBoundError):
+                failed.append(why)
+                message = {"type": message["type"], "message": ""}
+            await send(message)
+
+        await app(scope, receive, say if scope["type"] == "lifespan" else send)
+
+    return starting
 
 
 def _on_time(*args: Any, **options: Any) -> H11Protocol:

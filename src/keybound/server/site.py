@@ -18,6 +18,8 @@ from keybound import output, stages
 from keybound.audio import resample
 from keybound.audio.streaming import CHUNK_BLOCKS, STEP
 from keybound.errors import KeyBoundError
+from keybound.identity import cells, frame, identifier, permutation, reading
+from keybound.identity.frame import PUBLIC
 from keybound.model import detection
 from keybound.model.networks import SHIPPED, read_card
 from keybound.server.limits import Limits
@@ -97,6 +99,26 @@ def detector_facts(model: str | None = None) -> dict[str, Any]:
             "stop_db": resample.STOP_DB,
             "transition_hz": resample.TRANSITION_HZ,
         },
+        "identifiers": identifier_facts(),
+    }
+
+
+def identifier_facts() -> dict[str, Any]:
+    """Return what reading public identifiers uses; their key is published."""
+    return {
+        "sums": [f"{mask:0{PUBLIC.block_bits // 4}x}" for mask in PUBLIC.sums],
+        "period": frame.PERIOD,
+        "candidates": frame.CANDIDATES,
+        "secret": identifier.PUBLISHED.derive(identifier.PUBLIC_LABEL, 32).hex(),
+        "rounds": permutation.ROUNDS,
+        "serial_bits": identifier.SERIAL_BITS,
+        "issuer_bits": identifier.ISSUER_BITS,
+        "grid_s": cells.GRID_S,
+        "limit": cells.LIMIT,
+        "leads": reading.LEADS,
+        "most_windows": reading.MOST_WINDOWS,
+        "around": reading.AROUND,
+        "agrees": reading.AGREES,
     }
 
 

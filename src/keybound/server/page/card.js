@@ -19,7 +19,7 @@ export function addCard(list, name, place) {
       part(".verdict").textContent = said.verdict;
       part(".where").textContent = said.where;
       part(".meaning").textContent = said.meaning;
-      part(".claimed").textContent = claims(found.claimed ?? []);
+      part(".claimed").textContent = claims(found.claimed);
       part(".manifest").textContent = carried(found.manifest);
       card.dataset.agreement = found.manifest?.agreement ?? "";
       part(".figures").textContent =

@@ -1,5 +1,7 @@
 // From the values of frames to what they prove: as src/keybound/model/detection.py.
 
+import { readPublic } from "./identity/reading.js";
+
 /**
  * Return the detection in a recording from [{channel, presence, logits}], one for each view.
  *
@@ -12,7 +14,8 @@ export function detect(made, seconds, facts) {
   const end_s = Math.min(seconds, views[0].presence.length * frame_s);
   const tries = views.length;
   const found = views.map((view) => weigh(view, frame_s, end_s, tries, facts));
-  const best = found.length > 1 ? strongest(found, facts) : found[0];
+  const best = found.length > 1 ? strongest(found, facts) : { ...found[0], others: [] };
+  const claims = best.present ? readPublic([best, ...best.others], frame_s, facts.identifiers) : [];
   return {
     present: best.present,
     presence: best.presence,
@@ -25,7 +28,7 @@ export function detect(made, seconds, facts) {
     channel: best.channel,
     channels_tried: views.length,
     spans: best.spans,
-    claimed: null, // identifiers are not read in the browser
+    claimed: claims.map(({ identifier, issuer }) => ({ identifier, issuer })),
   };
 }
 
@@ -56,6 +59,8 @@ function weigh({ channel, presence, logits }, frame_s, end_s, tries, facts) {
     evidence_threshold_s: least_s,
     false_alarms: held,
     spans,
+    chance,
+    logits,
     marks: gather(spans, wider, presence, logits, facts),
   };
 }
@@ -124,14 +129,15 @@ function gather(spans, parts, presence, logits, facts) {
   }));
 }
 
-/** Return the view with the most evidence, with the spans of all views. */
+/** Return the view with the most evidence, with the spans of all views and the other marked ones. */
 function strongest(views, facts) {
   const order = [...views].sort(
     (a, b) => b.present - a.present || b.evidence_s - a.evidence_s || b.presence - a.presence,
   );
   const [first, ...rest] = order;
+  const others = rest.filter((one) => one.present);
   const marks = [];
-  for (const view of [first, ...rest.filter((one) => one.present)]) {
+  for (const view of [first, ...others]) {
     for (const mark of view.marks) {
       const near = marks.find(
         (known) =>
@@ -144,7 +150,7 @@ function strongest(views, facts) {
   }
   const unique = new Map(marks.flatMap((mark) => mark.spans).map((one) => [JSON.stringify(one), one]));
   const spans = [...unique.values()].sort((a, b) => a.start_s - b.start_s);
-  return { ...first, spans };
+  return { ...first, spans, others };
 }
 
 /** Add the spans of another view that mostly lie where none is known. */

@@ -29,7 +29,7 @@ export function words(found, seconds) {
     where: `${all ? "The mark is in the whole recording" : "The mark is in part of the recording"}: ${list.join(", ")}.`,
     meaning:
       "Someone who uses KeyBound, as makers of synthetic speech do, put a mark into the marked " +
-      "parts. It does not say who that was, nor that the words are theirs, and about " +
+      "parts. The mark alone does not say who that was, nor that the words are theirs, and about " +
       `${rate} is called marked by mistake.`,
   };
 }
