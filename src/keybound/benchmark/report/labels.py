@@ -31,9 +31,10 @@ def titled(method: str) -> str:
 
 
 def mechanisms(method: str) -> str:
-    """Return what a method of the ablation has."""
-    arm = method.partition("/")[2]
-    return "all mechanisms" if arm in ("", "baseline") else arm.replace("no-", "without ")
+    """Return what a method of a study has, and others of its study do not."""
+    kind, _, value = method.partition("/")[2].partition("-")
+    words = {"no": f"without {value}", "bits": f"{value} bits", "snr": f"SNR target {value} dB"}
+    return words.get(kind, "all mechanisms")
 
 
 def label(attack: str) -> str:

@@ -44,10 +44,10 @@ class Evidence:
     def study(self, prefix: str) -> tuple[str, ...]:
         """Return the methods of a study: by number where they have one, baseline first.
 
-        Where a method has the name of the study, `paper` of `paper/`, it is the baseline.
+        Where a method has the name of the design, `paper` of `paper/no-`, it is the baseline.
         """
         found = {m for m, _, _ in self.clips} | {m for _, m in self.suites}
-        own = (m for m in found if m.startswith(prefix) or f"{m}/" == prefix)
+        own = (m for m in found if m.startswith(prefix) or m == prefix.partition("/")[0])
         return tuple(sorted(own, key=lambda m: ("/" in m and "/baseline" not in m, natural(m))))
 
     def attacks(self, method: str, seconds: float | None = SECOND) -> tuple[str, ...]:

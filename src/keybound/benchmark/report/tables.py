@@ -30,7 +30,7 @@ MAKERS: dict[str, Callable[[Evidence, Description], Table | None]] = {
     "pairs": special.pairs,
     "intervals": special.intervals,
     "attack-intervals": suites.attack_intervals,
-    "operating-point": suites.operating_point,
+    "short-operating-point": suites.operating_point,
     "configuration": facts.configuration,
     "speed": facts.speed,
     "weights": facts.weights,
