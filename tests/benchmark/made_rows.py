@@ -186,7 +186,7 @@ def all_rows(clips: int = 40) -> list[Row]:
     rows += quality_rows("keybound", clips) + quality_rows("perth", clips, 4.1)
     rows += security_rows("keybound", clips) + seal_rows("keybound", clips)
     studies = {"ablation/baseline": 1.0, "ablation/no-anchor": 0.9, "bits/8": 1.0, "bits/64": 0.6}
-    studies["paper/no-anchor"] = 0.9
+    studies |= {"paper/no-anchor": 0.9, "paper/bits-32": 0.7, "paper/snr-26": 0.95}
     studies |= {f"budget/{n}": 1 - n / 200 for n in (5, 10, 20)}
     for method, ease in studies.items():
         bits = int(method.partition("/")[2]) if method.startswith("bits") else 16

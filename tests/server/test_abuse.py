@@ -188,11 +188,11 @@ def test_many_clients_at_once_get_right_answers_or_are_told_to_wait(
 ) -> None:
     bodies = {False: write("a.wav", clip).read_bytes(), True: write("b.wav", marked).read_bytes()}
     seen: Counter[str] = Counter()
-    end = time.monotonic() + 4
+    end = time.monotonic() + 60  # for slow machines: it ends with the answers
 
     def client(number: int) -> None:
         own = bool(number % 2)
-        while time.monotonic() < end:
+        while seen["right"] < 30 and time.monotonic() < end:
             answer = service.ask("POST", "/detect", bodies[own])
             right = answer.status == 200 and answer.json["present"] is own
             wait = answer.status in (429, 503) and "retry-after" in answer.headers
@@ -204,6 +204,6 @@ def test_many_clients_at_once_get_right_answers_or_are_told_to_wait(
     for thread in threads:
         thread.join()
     assert set(seen) <= {"right", "wait"}, seen
-    assert seen["right"] > 20
+    assert seen["right"] >= 30
     assert service.settles()
     assert json.loads(service.ask("GET", "/health").body)["status"] == "ok"
