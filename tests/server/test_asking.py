@@ -4,7 +4,6 @@ import dataclasses
 import logging
 import statistics
 import time
-from collections.abc import Iterator
 
 import pytest
 from made_registry import Kept, post
@@ -14,17 +13,6 @@ from keybound.server.state import State
 
 FIXED_S = 1.0
 USUAL = dataclasses.replace(LIMITS, workers=1, fixed_s=FIXED_S)
-
-
-@pytest.fixture(scope="module")
-def desk(kept: Kept) -> Iterator[Service]:
-    with serving(State(USUAL, place=str(kept.place), signer=str(kept.signer))) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def marked_by_desk(desk: Service, all_of_it: str, speech: bytes) -> bytes:
-    return post(desk, "/embed?party=alice", speech, all_of_it).body
 
 
 def test_one_who_may_only_ask_gets_the_grade_alone(

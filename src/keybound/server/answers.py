@@ -185,6 +185,7 @@ MARKED: dict[str, Any] = {
         for name, what in {
             "KeyBound-Record": "the number of its record; absent from a stream",
             "KeyBound-Identifier": "what it spells, as ten hex digits; absent if it is short",
+            "KeyBound-Manifest": "the id of the C2PA manifest that it was signed with",
         }.items()
     },
 }

@@ -4,6 +4,7 @@ Keys are read here and nowhere else in a service; none of them is in an answer. 
 """
 
 import contextlib
+import json
 import math
 import resource
 from collections.abc import Callable, Iterator, Sequence
@@ -16,9 +17,11 @@ from keybound.crypto.signing import SigningKey
 from keybound.errors import AudioError, KeyFileError, RecordError, RegistryError
 from keybound.identity.reading import read_public
 from keybound.output import Part
+from keybound.provenance.certificates import Signer
 from keybound.provenance.records import Entry
 from keybound.provenance.registry import Registry
 from keybound.provenance.signed_verdicts import Finding
+from keybound.server.limits import Limits
 from keybound.server.makers import Maker
 from keybound.types import Analysis
 from keybound.watermark import agreement, files, identification, statements, verification
@@ -26,6 +29,7 @@ from keybound.watermark.candidates import Known
 from keybound.watermark.claims import Claim, party_claim
 from keybound.watermark.options import DetectOptions
 from keybound.watermark.plain import as_plain, identified_as_plain, verdict_as_plain
+from keybound.watermark.signing import Credentials, Prepared, prepare
 from keybound.watermark.verdict import GRADES
 from keybound.watermark.watermarker import Watermarker
 
@@ -41,8 +45,21 @@ class Setup(NamedTuple):
     longest_s: float
     decoded_bytes: int
     worker_bytes: int
-    place: str | None  # of the registry
-    signer: str | None  # file of the key that signs verdicts
+    place: str | None = None  # of the registry
+    signer: str | None = None  # file of the key that signs verdicts
+    signs: Credentials | None = None  # what marked files are signed with
+
+    @classmethod
+    def within(cls, limits: Limits, model: str | None, place: str | None = None) -> "Setup":
+        """Return what a worker of a service with these limits is started with."""
+        most = limits.longest_s, limits.decoded_bytes, limits.worker_bytes
+        return cls(model, *most, place)
+
+    @classmethod
+    def parse(cls, line: bytes) -> "Setup":
+        """Return what the first line of the input says."""
+        made = cls(*json.loads(line))
+        return made if made.signs is None else made._replace(signs=Credentials(*made.signs))
 
 
 @dataclass(frozen=True)
@@ -53,6 +70,7 @@ class Bench:
     marker: Watermarker
     registry: Registry | None
     signer: SigningKey | None = None
+    certified: Signer | None = None  # who signs marked files
 
     @property
     def known(self) -> Registry:
@@ -80,6 +98,13 @@ class Bench:
             own = statements.signed(self.marker.card, path, found.detection, said, self.signer)
             made["signed"] = own.to_bytes().decode()
         return made
+
+    def signature(self, path: str, output: Path) -> Prepared:
+        """Return how a marked file is to be signed; raise an error where it cannot be."""
+        assert self.certified is not None  # the service asks only where it signs
+        assert self.setup.signs is not None
+        with self.limited():
+            return prepare(self.certified, self.setup.signs.source_type, path, output)
 
     @contextlib.contextmanager
     def limited(self, most: int | None = None) -> Iterator[None]:
@@ -174,10 +199,11 @@ def embed(
     path: str,
     maker: dict[str, Any],
     least_s: float = 0.0,
+    c2pa: bool = False,
 ) -> Answer:
     """Mark a file, verify the mark and add its record if it has one, all in the file's folder.
 
-    One that is shorter than `least_s` is refused.
+    One that is shorter than `least_s` is refused. With `c2pa` it is signed.
     """
     card = bench.marker.card
     with bench.limited():
@@ -187,7 +213,10 @@ def embed(
     if bench.setup.longest_s < length_s < math.inf:
         what = f"{path} is longer than {bench.setup.longest_s:g} s"
         raise AudioError(what, hint="cut it into shorter recordings")
+    output = Path(path).with_name(f"marked{suffix}")
+    signature = bench.signature(path, output) if c2pa else None
     given = Maker(**maker).give(bench.registry, card.bits, length_s)
+    sign = None if signature is None else signature.signing(given.reserved, bench.known.issuer)
     record: list[int] = []
 
     def appear(part: Part, made: files.Written) -> None:
@@ -198,12 +227,12 @@ def embed(
         with bench.unlimited():
             record.append(given.known.appear(given.reserved.stamped(card, made), part))
 
-    output = Path(path).with_name(f"marked{suffix}")
     with bench.limited():
         options, rho = given.reserved.options, given.whose.rho
-        files.embed(bench.marker, path, output, options, rho=rho, appear=appear)
-    made = record[0] if record else None
-    return {"output": str(output), "record": made, "identifier": given.identifier}
+        made = files.embed(bench.marker, path, output, options, rho=rho, sign=sign, appear=appear)
+    answer: Answer = {"output": str(output), "identifier": given.identifier}
+    answer["record"] = record[0] if record else None
+    return answer | {"manifest": None if made.manifest is None else made.manifest.id}
 
 
 def check_length(seconds: float, least_s: float) -> None:

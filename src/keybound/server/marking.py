@@ -244,7 +244,7 @@ def _why(error: Exception) -> dict[str, str | None]:
 def main() -> None:
     """Mark streams until standard input ends."""
     frames = sys.stdin.buffer
-    setup = Setup(*json.loads(frames.readline()))
+    setup = Setup.parse(frames.readline())
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no answer
     warnings.simplefilter("ignore")  # which may name key files

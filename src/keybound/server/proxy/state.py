@@ -11,6 +11,7 @@ from keybound import stages
 from keybound.audio.pipes import opened
 from keybound.errors import KeyBoundError
 from keybound.model.detection import FALSE_ALARMS
+from keybound.server.jobs import Setup
 from keybound.server.limits import Limits, RefusedError
 from keybound.server.makers import Maker
 from keybound.server.marking import MARKED
@@ -44,8 +45,8 @@ class State:
     @contextlib.asynccontextmanager
     async def open(self, _: object = None) -> AsyncIterator[None]:
         """Hold the processes that mark while the proxy runs; each has proved that it can."""
-        self.pool = Pool(self.limits, self.model, self.place)
-        self.streams = Streams(self.limits, self.model, self.place)
+        setup = Setup.within(self.limits, self.model, self.place)
+        self.pool, self.streams = Pool(self.limits, setup), Streams(self.limits, setup)
         with stages.scratch() as folder:
             self.spool = Spool(folder, self.limits)
             try:
