@@ -12,7 +12,9 @@ from made_registry import ISSUER, RATE, Kept, encoded, post
 from made_service import LIMITS, Service, serving
 
 import made_certificates
-from keybound.provenance import credentials
+from keybound.provenance import certificates, credentials
+from keybound.provenance.credentials import FORMATS, SOURCE_TYPES, Signing
+from keybound.provenance.declared import NOTHING
 from keybound.server.state import State
 from keybound.watermark.signing import Credentials
 from made_certificates import Made
@@ -29,7 +31,8 @@ def signer(kept: Kept) -> Made:
 def signing(kept: Kept, signer: Made) -> Iterator[Service]:
     limits = dataclasses.replace(LIMITS, workers=1, fixed_s=0.1)
     signs = Credentials(*signer.pair, "algorithmicMedia")
-    with serving(State(limits, place=str(kept.place), signs=signs)) as running:
+    own = State(limits, place=str(kept.place), signs=signs, trusted=signer.authority)
+    with serving(own) as running:
         yield running
 
 
@@ -65,6 +68,21 @@ def test_a_short_recording_is_signed_without_a_soft_binding(
     found = credentials.read(tmp_path / "a.wav", signer.authority)
     assert found is not None
     assert (found.state, found.named) == ("trusted", ())
+
+
+def test_signers_are_trusted_that_the_service_trusts(
+    signing: Service, all_of_it: str, speech: bytes, tmp_path: Path
+) -> None:
+    body = post(signing, ROUTE, speech, all_of_it).body
+    for route in ("/detect", "/identify"):
+        told = post(signing, route, body, all_of_it).json["manifest"]
+        assert (told["state"], told["agreement"]) == ("trusted", "agrees")
+        assert "signed by signer, Example Ltd, whose certificate is trusted" in told["words"]
+    stranger = certificates.read(*made_certificates.make(tmp_path, "stranger").pair)
+    (tmp_path / "a.wav").write_bytes(speech)
+    Signing(stranger, FORMATS["WAV"], SOURCE_TYPES[0], NOTHING, None)(tmp_path / "a.wav")
+    told = signing.detect(tmp_path / "a.wav").json["manifest"]
+    assert (told["state"], told["signer"]) == ("valid", "stranger, Example Ltd")
 
 
 def test_who_does_not_ask_gets_no_signature(

@@ -95,7 +95,8 @@ def network(text: str) -> "Network":
 @click.option(
     "--sign", "signer", type=click.Path(), help="Sign verdicts with the signing key in this file."
 )
-@options(credentials.signing("what /embed marks, where c2pa=true asks for it,"), model)
+@options(credentials.signing("what /embed marks, where c2pa=true asks for it,"))
+@options(credentials.trusted, model)
 def serve(
     host: str,
     port: int,
@@ -114,6 +115,7 @@ def serve(
     proxies: "tuple[Network, ...]",
     signer: str | None,
     signs: "Credentials | None",
+    trusted: str | None,
     model: str | None,
 ) -> None:
     """Serve a public detector: a page, and POST /detect for programs.
@@ -157,7 +159,16 @@ def serve(
         _tell_registry(place, signer)
     with run.listen(host, port) as socket:
         say(f"serving on {listening.address(host, socket.getsockname()[1])}")
-        own = State(limits, model, links, place=place, signer=signer, signs=signs, proxies=proxies)
+        own = State(
+            limits,
+            model,
+            links,
+            place=place,
+            signer=signer,
+            signs=signs,
+            trusted=trusted,
+            proxies=proxies,
+        )
         run.run(make(own), socket)
 
 

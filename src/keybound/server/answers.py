@@ -61,7 +61,7 @@ class Manifest(BaseModel):
 
     id: str | None
     state: Literal["trusted", "valid", "expired", "changed", "broken", "unreadable", "unread"]
-    signer: str | None = Field(description="as the certificate calls it, which nobody checked")
+    signer: str | None = Field(description="as its certificate calls it; checked where trusted")
     source_type: str | None
     identifiers: list[Named]
     agreement: Literal["agrees", "disagrees", "open"]

@@ -48,6 +48,7 @@ class Setup(NamedTuple):
     place: str | None = None  # of the registry
     signer: str | None = None  # file of the key that signs verdicts
     signs: Credentials | None = None  # what marked files are signed with
+    trusted: str | None = None  # certificates as PEM, under which signers of manifests are trusted
 
     @classmethod
     def within(cls, limits: Limits, model: str | None, place: str | None = None) -> "Setup":
@@ -135,7 +136,7 @@ def detect(bench: Bench, path: str, false_alarms: float) -> Answer:
     issuer = bench.registry.issuer if bench.registry is not None and claims else None
     own = issuer is not None and any(one.issuer == issuer for one in claims)
     with bench.limited():
-        manifest = agreement.of_file(path, found, claims)
+        manifest = agreement.of_file(path, found, claims, trusted=bench.setup.trusted)
     return {"found": as_plain(found, claims, manifest), "own": own}
 
 
@@ -173,7 +174,8 @@ def identify(
         said = [Finding(answer["grade"], bound=said[0].bound)]  # the best comes first
     else:
         answer["marks"] = [identified_as_plain(one) for one in made]
-        beside = agreement.of_marks(path, found.detection, made, bench.known)
+        trusted = bench.setup.trusted
+        beside = agreement.of_marks(path, found.detection, made, bench.known, trusted)
         answer["manifest"] = None if beside is None else beside.as_plain()
     return bench.answered(path, found, answer, said if signed else [])
 

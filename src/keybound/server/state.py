@@ -30,6 +30,7 @@ class State:
     place: str | None = None  # of the registry
     signer: str | None = None  # file of the key that signs verdicts
     signs: Credentials | None = None  # what marked files are signed with, where it is asked for
+    trusted: str | None = None  # certificates as PEM, under which signers of manifests are trusted
     proxies: tuple[Network, ...] = ()  # whose X-Forwarded-For is believed
     metrics: Metrics = field(default_factory=Metrics)
     count: Count = field(init=False)
@@ -60,7 +61,7 @@ class State:
     async def open(self, _: object = None) -> AsyncIterator[None]:
         """Hold the registry, the workers and the folder of uploads while the service runs."""
         setup = Setup.within(self.limits, self.model, self.place)
-        setup = setup._replace(signer=self.signer, signs=self.signs)
+        setup = setup._replace(signer=self.signer, signs=self.signs, trusted=self.trusted)
         self.pool = Pool(self.limits, setup)
         with stages.scratch() as folder:
             self.spool = Spool(folder, self.limits)
