@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import soundfile as sf
 from made_registry import ALL, KEY, RATE, Kept, encoded, made, post
-from made_service import LIMITS, Service, serving
+from made_service import LIMITS, Service, of_unknown_length, serving
 
 from keybound.audio import formats
 from keybound.crypto.signing import SigningKey
@@ -119,6 +119,17 @@ def test_a_service_without_a_certificate_does_not_sign(
 ) -> None:
     refused = post(desk, "/embed?party=alice&c2pa=true", speech, all_of_it)
     assert (refused.status, refused.json["hint"]) == (422, "leave c2pa out")
+
+
+def test_a_flac_of_unknown_length_is_marked(
+    desk: Service, all_of_it: str, clip: Any, tmp_path: Path
+) -> None:
+    for seconds in (6, 3):
+        body = encoded(np.resize(clip, seconds * RATE), tmp_path, "a.flac")
+        answer = post(desk, "/embed?party=bob", of_unknown_length(body), all_of_it)
+        assert answer.status == 200, answer
+        assert sf.info(io.BytesIO(answer.body)).frames == seconds * RATE
+        assert ("keybound-identifier" in answer.headers) == (seconds == 6)
 
 
 def test_every_format_that_is_marked_has_a_content_type() -> None:

@@ -107,6 +107,20 @@ def test_what_is_no_recording_is_refused_in_a_sentence(
     assert str(service.state.spool.root) not in answer.body.decode()
 
 
+@pytest.mark.skipif(not shutil.which("ffmpeg"), reason="ffmpeg is not installed")
+def test_a_flac_that_was_written_to_a_pipe_is_read(
+    service: Service, write: Any, marked: Any
+) -> None:
+    path = write("a.wav", marked)
+    command = ["ffmpeg", "-v", "error", "-i", path, "-f", "flac", "-"]
+    data = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+    assert data[22:26] == bytes(4)  # where the number of frames stands
+    told = service.ask("POST", "/detect", data)
+    assert (told.status, told.json) == (200, service.detect(path).json)
+    cut = service.ask("POST", "/detect", data[:-2_000])
+    assert (cut.status, "cut short" in cut.json["error"]) == (422, True)
+
+
 def test_a_recording_that_is_too_short_or_cut_is_refused(
     service: Service, write: Any, clip: Any
 ) -> None:

@@ -13,6 +13,7 @@ import warnings
 from pathlib import Path
 
 from keybound import output as outputs
+from keybound.audio.headers import is_unknown
 from keybound.audio.recordings import sndfile_name
 from keybound.audio.silence import silence
 from keybound.batch.job import Claimant, Job, Task, read_key
@@ -266,8 +267,9 @@ def _seconds(path: str | os.PathLike[str], found: Detection) -> float:
     import soundfile
 
     with contextlib.suppress(soundfile.SoundFileError), silence():
-        if duration := float(soundfile.info(sndfile_name(path)).duration):
-            return duration
+        told = soundfile.info(sndfile_name(path))
+        if told.frames and not is_unknown(told.frames):
+            return float(told.duration)
     return len(found.frame_presence) * found.frame_s
 
 

@@ -5,7 +5,6 @@ Keys are read here and nowhere else in a service; none of them is in an answer. 
 
 import contextlib
 import json
-import math
 import resource
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -209,12 +208,10 @@ def embed(
     """
     card = bench.marker.card
     with bench.limited():
-        length_s, suffix = files.seconds_of(path), recordings.suffix_of(Path(path))
+        length_s = files.seconds_of(path, bench.setup.longest_s)
+        suffix = recordings.suffix_of(Path(path))
     if suffix in containers.MUXERS:
         raise AudioError(f"{path} is a video", hint="keybound embed marks videos")
-    if bench.setup.longest_s < length_s < math.inf:
-        what = f"{path} is longer than {bench.setup.longest_s:g} s"
-        raise AudioError(what, hint="cut it into shorter recordings")
     output = Path(path).with_name(f"marked{suffix}")
     signature = bench.signature(path, output) if c2pa else None
     given = Maker(**maker).give(bench.registry, card.bits, length_s)

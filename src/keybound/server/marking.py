@@ -123,7 +123,7 @@ class Within:
             source.frames,
         )
         self._check(self.frames)
-        self.check_end, self.output, self.mend = source.check_end, source.output, source.mend
+        self.check_end, self.output = source.check_end, source.output
         self._first: list[Samples] = []
         self._more: Iterator[Samples] | None = None
         if least_s:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from keybound import stages
-from keybound.audio.pipes import opened
 from keybound.errors import KeyBoundError
 from keybound.model.detection import FALSE_ALARMS
 from keybound.server.jobs import Setup
@@ -73,8 +72,6 @@ class State:
                         made.write(event.data)
                     event.check()
                 shutil.copyfile(said["output"], file.path)
-                with made.path.open("rb+") as stream_file:
-                    opened(stream_file).mend(stream_file)  # a stream does not say how long it is
                 for one in (file, made):
                     await self._detect(one, gone)
         except RefusedError as error:
