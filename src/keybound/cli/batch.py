@@ -270,7 +270,7 @@ def _public(job: "Job", asked: Asked, known: "Registry | None") -> "Job":
         raise click.UsageError(NEEDS_PARTY)
     signs = asked.signs
     if signs is not None:
-        signs.signer()  # what is wrong with it ends it here
+        signs.tried()  # what is wrong with it ends it here
         files = {"certificates": absolute(signs.certificates), "key": absolute(signs.key)}
         signs = signs._replace(**files)
     return replace(job, issuer=issuer_of(known), signs=signs)

@@ -12,6 +12,13 @@ from keybound.provenance.credentials import SOURCE_TYPES
 Verb = Callable[..., None]
 
 
+def address(text: str) -> str:
+    """Return the address of a time stamping authority."""
+    if not text.startswith(("http://", "https://")):
+        raise click.BadParameter(f"{text!r} is not an address such as http://tsa.example.org")
+    return text
+
+
 def signing(what: str) -> Callable[[Verb], Verb]:
     """Return what adds the options to a verb, which gets them as `signs`: `Credentials` or None.
 
@@ -21,13 +28,19 @@ def signing(what: str) -> Callable[[Verb], Verb]:
     def added(verb: Verb) -> Verb:
         @functools.wraps(verb)
         def gathered(
-            *arguments: Any, pair: tuple[str, str] | None, source_type: str, **others: Any
+            *arguments: Any,
+            pair: tuple[str, str] | None,
+            source_type: str,
+            stamped_by: str | None,
+            **others: Any,
         ) -> None:
             made = None
             if pair is not None:
                 from keybound.watermark.signing import Credentials
 
-                made = Credentials(*pair, source_type)
+                made = Credentials(*pair, source_type, stamped_by)
+            elif stamped_by is not None:
+                raise click.UsageError("--timestamp needs --c2pa: signatures are stamped")
             verb(*arguments, signs=made, **others)
 
         return options(
@@ -45,6 +58,14 @@ def signing(what: str) -> Callable[[Verb], Verb]:
                 default=SOURCE_TYPES[0],
                 show_default=True,
                 help="With --c2pa: what the recording is, as IPTC's digital source type.",
+            ),
+            click.option(
+                "--timestamp",
+                "stamped_by",
+                type=address,
+                metavar="URL",
+                help="With --c2pa: time stamping authority (RFC 3161), by whose stamp a signature "
+                "outlives its certificate.",
             ),
         )(gathered)
 

@@ -126,7 +126,7 @@ def embed(
             with pipes.recording(host) as source, pipes.destination(output, source) as place:
                 signature = None
                 if signs is not None:
-                    signature = prepare(signs.signer(), signs.source_type, source, place)
+                    signature = prepare(signs.tried(), signs.source_type, source, place)
                 if not is_video(place):
                     marked = [mark_file(job, source, place, signature)]
                 elif position is not None and count_tracks(Path(source)) > 1:

@@ -154,7 +154,7 @@ def serve(
     if place is None and signs is not None:
         raise click.UsageError("--c2pa needs --registry: files are marked for holders of tokens")
     if signs is not None:
-        signs.signer()  # what is wrong with it ends it here
+        signs.tried()  # what is wrong with it ends it here
     if place is not None:
         _tell_registry(place, signer)
     with run.listen(host, port) as socket:

@@ -1,8 +1,8 @@
 """C2PA manifests in files: signed into a recording, and read from one.
 
 A manifest names the mark as a soft binding: the name of the algorithm, and the public identifier
-that the recording spells. c2pa-python signs and validates. It is never let out: no manifest, time
-stamp or list of certificates is fetched. Knows files: no audio, no networks, no registry.
+that the recording spells. c2pa-python signs and validates. Nothing is fetched but, to sign, a time
+stamp where a signer has an authority for it. Knows files: no audio, no networks, no registry.
 """
 
 import importlib
@@ -110,7 +110,7 @@ class Signing:
         earlier = None if self.host is None else places.media_type(self.host)
         said = json.dumps(self.definition(parent=earlier is not None))
         one = self.signer
-        info = c2pa.C2paSignerInfo(one.algorithm, one.certificates, one.key, None)
+        info = c2pa.C2paSignerInfo(one.algorithm, one.certificates, one.key, one.stamped_by)
         try:
             with (
                 _context(None) as own,
@@ -122,7 +122,8 @@ class Signing:
                 signed: bytes = builder.sign(signer, self.kind, source, made)
         except c2pa.C2paError as error:
             reason = " ".join(str(error).split())
-            what = f"c2pa does not sign with this certificate: {reason}"
+            stamps = "" if one.stamped_by is None else f" and time stamps of {one.stamped_by}"
+            what = f"c2pa does not sign with this certificate{stamps}: {reason}"
             raise KeyFileError(what, hint=CERTIFICATE_HINT) from error
         return signed
 

@@ -20,16 +20,22 @@ from keybound.watermark.videos import is_video
 class Credentials(NamedTuple):
     """What is signed with: PEM files, as plain values that go to other processes.
 
-    `source_type` is what recordings are said to be, as IPTC's digital source type.
+    `source_type` is what recordings are said to be, as IPTC's digital source type, `stamped_by` the
+    address of a time stamping authority.
     """
 
     certificates: str
     key: str
     source_type: str = SOURCE_TYPES[0]
+    stamped_by: str | None = None
 
     def signer(self) -> Signer:
+        """Read who signs."""
+        return certificates.read(self.certificates, self.key, self.stamped_by)
+
+    def tried(self) -> Signer:
         """Read who signs; raise an error where c2pa does not sign with these files."""
-        made = certificates.read(self.certificates, self.key)
+        made = self.signer()
         credentials.check(made)
         return made
 
