@@ -69,7 +69,11 @@ class Manifest(BaseModel):
 
 
 class Found(BaseModel):
-    """Whether there is a mark, and where: as `keybound detect --json` prints it."""
+    """Whether there is a mark, and where: as `keybound detect --json` prints it.
+
+    Of a video with several audio tracks it is that of the track with the most evidence of a mark,
+    and `tracks` holds all of them.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -86,6 +90,8 @@ class Found(BaseModel):
     spans: list[Span]
     claimed: list[Claimed]
     manifest: Manifest | None
+    track: int = Field(1, description="from 1; absent where there is only one, as tracks is")
+    tracks: list["Found"] = []
 
 
 class Error(BaseModel):
@@ -126,6 +132,7 @@ class Identified(BaseModel):
     start_s: float | None
     bound: float
     words: str
+    track: int = Field(1, description="of several in a video, from 1; absent where there is one")
 
 
 class Identification(BaseModel):
@@ -150,6 +157,9 @@ class Verification(BaseModel):
     present: bool = False
     bound: float = 1.0
     spans: list[Span] = Field([])
+    track: int = Field(
+        1, description="with the highest grade of several; absent where there is one"
+    )
 
 
 class SignedVerdict(BaseModel):

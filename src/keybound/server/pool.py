@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from keybound.errors import DEBUG, KeyBoundError
-from keybound.server.jobs import Setup
+from keybound.server.bench import Setup
 from keybound.server.limits import Limits, RefusedError, busy
 from keybound.server.spool import Upload
 

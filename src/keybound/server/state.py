@@ -8,8 +8,8 @@ from starlette.requests import Request
 
 from keybound import stages
 from keybound.server import links
+from keybound.server.bench import Setup
 from keybound.server.counting import Count, Network, address_of
-from keybound.server.jobs import Setup
 from keybound.server.limits import Limits, RefusedError
 from keybound.server.metrics import Metrics
 from keybound.server.pool import Pool

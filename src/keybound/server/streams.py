@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 from keybound.errors import DEBUG
-from keybound.server.jobs import Setup
+from keybound.server.bench import Setup
 from keybound.server.limits import Limits, RefusedError, busy
 from keybound.server.marking import DATA, DROP, END, FAILED, HEAD, OPEN, TAKEN
 from keybound.server.pool import START_S, THREADS, kill

@@ -18,7 +18,8 @@ import numpy as np
 from keybound.crypto.signing import SigningKey
 from keybound.errors import DEBUG, KeyBoundError, explain
 from keybound.provenance.registry import Registry
-from keybound.server.jobs import INTERNAL, JOBS, Bench, Setup
+from keybound.server.bench import Bench, Setup
+from keybound.server.jobs import INTERNAL, JOBS
 from keybound.watermark.watermarker import Watermarker
 
 

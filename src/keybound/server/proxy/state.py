@@ -10,7 +10,7 @@ from pathlib import Path
 from keybound import stages
 from keybound.errors import KeyBoundError
 from keybound.model.detection import FALSE_ALARMS
-from keybound.server.jobs import Setup
+from keybound.server.bench import Setup
 from keybound.server.limits import Limits, RefusedError
 from keybound.server.makers import Maker
 from keybound.server.marking import MARKED
@@ -82,5 +82,5 @@ class State:
 
     async def _detect(self, file: Upload, gone: asyncio.Future[None]) -> None:
         said = await self.pool.ask("detect", file, gone, false_alarms=FALSE_ALARMS)
-        if not said["found"]["present"]:
+        if not any(one["present"] for one in said["tracks"]):
             raise RefusedError(422, "no mark is found")
