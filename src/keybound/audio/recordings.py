@@ -167,9 +167,8 @@ class Reader:
         except (sf.SoundFileError, TypeError) as error:  # TypeError: .raw is taken at its word
             raise formats.unreadable(self.path, head) from error
         if is_unknown(file.frames):
-            file.seekable = lambda: (
-                False
-            )  # else soundfile seeks after each read, and fails at the end
+            # Else soundfile seeks to where it is after each read, which fails at the end.
+            file.seekable = lambda: False
         return file
 
 

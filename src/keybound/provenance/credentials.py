@@ -101,8 +101,8 @@ class Signing:
         if found is None or found.state != "valid" or found.id is None:
             raise AudioError(f"the manifest of {path} cannot be read back")
         if len(data) > DATA_MAX:
-            what = f"the C2PA manifest of {self.host} is too long to be kept in the new one"
-            raise AudioError(what, hint="remove its metadata first")
+            what = f"with that of the host the C2PA manifest has more than {DATA_MAX} bytes"
+            raise AudioError(what, hint="remove the metadata of the host first")
         return Manifest(found.id, data)
 
     def _sign(self, source: Any, made: Any) -> bytes:
@@ -122,9 +122,11 @@ class Signing:
                 signed: bytes = builder.sign(signer, self.kind, source, made)
         except c2pa.C2paError as error:
             reason = " ".join(str(error).split())
-            stamps = "" if one.stamped_by is None else f" and time stamps of {one.stamped_by}"
+            stamps, hint = "", CERTIFICATE_HINT
+            if one.stamped_by is not None:
+                stamps, hint = f" and time stamps of {one.stamped_by}", "does it without them?"
             what = f"c2pa does not sign with this certificate{stamps}: {reason}"
-            raise KeyFileError(what, hint=CERTIFICATE_HINT) from error
+            raise KeyFileError(what, hint=hint) from error
         return signed
 
     def _add_parent(self, builder: Any, kind: str) -> None:
