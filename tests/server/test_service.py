@@ -93,7 +93,7 @@ def test_a_recording_of_several_channels_is_read_in_each(
         (b"garbage" * 1000, "the file is not a recording"),
         (b"RIFF\xff\xff\xff\xffWAVEfmt ", "the file"),
         (bytes(1000), "the file is not a recording"),
-        (b"\x00\x00\x00\x18ftypM4A " + bytes(1000), "the file cannot be decoded"),
+        (b"\x00\x00\x00\x18ftypM4A " + bytes(1000), "the file cannot be read"),
     ],
 )
 def test_what_is_no_recording_is_refused_in_a_sentence(
