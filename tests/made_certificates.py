@@ -24,6 +24,7 @@ USAGES = (
     *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
     *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
 )
+MONTH = timedelta(days=30)
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def make(
     name: str = "signer",
     *,
     usage: Any = ExtendedKeyUsageOID.EMAIL_PROTECTION,
-    ended: bool = False,
+    lasts: timedelta = MONTH,
     password: bytes | None = None,
     curve: Any = ec.SECP256R1,
 ) -> Made:
@@ -59,10 +60,10 @@ def make(
     leaf = _certificate(_named(name), own, above, authority, [
         (x509.BasicConstraints(False, None), True),
         (_usage("digital_signature"), True),
-        (x509.ExtendedKeyUsage([usage]), False),
+        (x509.ExtendedKeyUsage([usage]), usage == ExtendedKeyUsageOID.TIME_STAMPING),
         (x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()), False),
         (x509.SubjectKeyIdentifier.from_public_key(own.public_key()), False),
-    ], ended=ended)  # fmt: skip
+    ], lasts)  # fmt: skip
     secret = NoEncryption() if password is None else BestAvailableEncryption(password)
     made = Made(folder / f"{name}.pem", folder / f"{name}-key.pem", _pem(root).decode())
     made.certificate.write_bytes(_pem(leaf) + _pem(root))
@@ -72,13 +73,13 @@ def make(
 
 
 def _certificate(
-    subject: Any, key: Any, issuer: Any, by: Any, extensions: Any, *, ended: bool = False
+    subject: Any, key: Any, issuer: Any, by: Any, extensions: Any, lasts: timedelta = MONTH
 ) -> Any:
     now = datetime.now(UTC)
     made = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer)
     made = made.public_key(key.public_key()).serial_number(x509.random_serial_number())
-    made = made.not_valid_before(now - timedelta(days=30))
-    made = made.not_valid_after(now + timedelta(days=-1 if ended else 30))
+    made = made.not_valid_before(now - MONTH)
+    made = made.not_valid_after(now + lasts)
     for extension, critical in extensions:
         made = made.add_extension(extension, critical=critical)
     return made.sign(by, hashes.SHA256())

@@ -61,5 +61,17 @@ def make(folder: Path, name: str, *codecs: str, options: tuple[str, ...] = ()) -
     return path
 
 
+def of_tracks(folder: Path, *sounds: bytes) -> Path:
+    """Make a video without pictures, of which each track is one of these recordings."""
+    words = []
+    for number, data in enumerate(sounds):
+        (folder / f"sound{number}").write_bytes(data)
+        words += ["-i", f"sound{number}"]
+    for number in range(len(sounds)):
+        words += ["-map", f"{number}:a"]
+    ffmpeg(folder, *words, "-c:a", "flac", "tracks.mkv")
+    return folder / "tracks.mkv"
+
+
 def ffmpeg(folder: Path, *words: str) -> None:
     subprocess.run(["ffmpeg", "-v", "error", *words], cwd=folder, check=True)

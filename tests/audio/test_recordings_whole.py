@@ -169,13 +169,21 @@ def test_a_wav_from_a_pipe_is_read_to_its_end(tmp_path, size):
     assert len(recordings.read(path).samples) == 700
 
 
-def test_a_flac_of_unknown_length_is_refused(tmp_path):
-    path = host(tmp_path / "a.flac", "FLAC", "PCM_16")
+def test_a_flac_of_unknown_length_is_read_to_its_end_within_limits(tmp_path):
+    path = tmp_path / "a.flac"
+    sf.write(path, np.random.default_rng(1).normal(0, 0.1, (90_000, 2)), 16_000)
+    whole = recordings.read(path).samples
     content = bytearray(path.read_bytes())
     content[21] &= 0xF0  # the length: 36 bits that end the first 18 bytes of STREAMINFO
     content[22:26] = bytes(4)
     path.write_bytes(content)
-    assert "how long" in refusal(lambda: recordings.read(path))
+    with recordings.Reader(path, longest_s=6.0) as file:
+        assert file.frames == 90_000
+    assert np.array_equal(recordings.read(path).samples, whole)
+    too_long = refusal(lambda: recordings.Reader(path, longest_s=5.0))
+    assert too_long == f"{path} is longer than 5 s"
+    path.write_bytes(content[:-3_000])
+    assert "cut short" in refusal(lambda: recordings.read(path))
 
 
 @pytest.mark.parametrize("rate", [16_000, 44_100])

@@ -106,4 +106,6 @@ def test_tokens_that_make_no_sense_are_refused(refused: Any) -> None:
     assert "no token" in refused("token", "revoke", "x").err
     assert "no token" in refused("token", "rotate", "x").err
     assert "--registry" in refused("serve", "--sign", "sign.key").err
+    assert "--registry" in refused("serve", "--c2pa", "cert.pem", "key.pem").err
+    assert "'none.pem' cannot be read" in refused("serve", "--trust", "none.pem").err
     assert "is not an address" in refused("serve", "--proxy", "nowhere").err

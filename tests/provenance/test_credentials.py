@@ -9,6 +9,7 @@ import soundfile as sf
 
 import made_certificates
 from keybound.audio.metadata import c2pa as places
+from keybound.errors import AudioError
 from keybound.provenance import certificates, credentials
 from keybound.provenance.credentials import FORMATS, SOURCE_TYPES, Signing
 from keybound.provenance.declared import NOTHING
@@ -114,3 +115,11 @@ def _pointing(c2pa: Any, port: int) -> Any:
         return usual(builder, *arguments)
 
     return sign
+
+
+def test_a_manifest_that_is_too_long_for_a_record_is_refused(
+    tmp_path: Path, clip: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(credentials, "DATA_MAX", 1000)
+    with pytest.raises(AudioError, match="has more than 1000 bytes"):
+        signed(tmp_path, "WAV", clip)

@@ -51,6 +51,26 @@ def speech(clip: Any, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return encoded(np.resize(clip, 10 * RATE), tmp_path_factory.mktemp("host"))
 
 
+@pytest.fixture(scope="module")
+def desk(kept: "Kept", request: pytest.FixtureRequest) -> "Iterator[Service]":
+    """A service on the registry, with the limits that the tests call USUAL."""
+    from made_service import serving
+
+    from keybound.server.state import State
+
+    own = State(request.module.USUAL, place=str(kept.place), signer=str(kept.signer))
+    with serving(own) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def marked_by_desk(desk: "Service", all_of_it: str, speech: bytes) -> bytes:
+    """The speech, marked for alice."""
+    from made_registry import post
+
+    return post(desk, "/embed?party=alice", speech, all_of_it).body
+
+
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[..., Path]:
     """Write samples to a file of some name."""

@@ -78,6 +78,11 @@ class Service:
         return False
 
 
+def of_unknown_length(flac: bytes) -> bytes:
+    """Return a FLAC whose header does not say its length, as one that was written to a pipe."""
+    return flac[:21] + bytes([flac[21] & 0xF0, 0, 0, 0, 0]) + flac[26:]
+
+
 @contextlib.contextmanager
 def serving(state: Any, make: Callable[[Any], Any] = make) -> Iterator[Service]:
     """Run a service in a thread."""

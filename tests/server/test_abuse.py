@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile as sf
-from made_service import LIMITS, Service, serving
+from made_service import LIMITS, Service, of_unknown_length, serving
 
 from keybound.server.refusals import LINGER_BYTES
 from keybound.server.state import State
@@ -134,6 +134,15 @@ def test_twelve_hours_of_silence_are_refused_by_their_length(
     assert silence.stat().st_size < LIMITS.body_bytes
     answer = service.detect(silence)
     assert (answer.status, answer.json["error"]) == (422, "the file is longer than 600 s")
+
+
+def test_twelve_hours_whose_header_does_not_say_so_are_refused_as_well(
+    service: Service, silence: Path
+) -> None:
+    begun = time.monotonic()
+    answer = service.ask("POST", "/detect", of_unknown_length(silence.read_bytes()))
+    assert (answer.status, answer.json["error"]) == (422, "the file is longer than 600 s")
+    assert time.monotonic() - begun < LIMITS.work_s
 
 
 def test_twelve_hours_of_silence_take_no_longer_than_allowed(silence: Path) -> None:

@@ -8,7 +8,6 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import numpy as np
 import pytest
 import soundfile as sf
 from made_registry import ALL, KEY, RATE, Kept, encoded, made, post
-from made_service import LIMITS, Service, serving
+from made_service import LIMITS, Service, of_unknown_length, serving
 
 from keybound.audio import formats
 from keybound.crypto.signing import SigningKey
@@ -29,17 +28,6 @@ from keybound.server.answers import KINDS
 from keybound.server.state import State
 
 USUAL = dataclasses.replace(LIMITS, workers=1, fixed_s=0.1)
-
-
-@pytest.fixture(scope="module")
-def desk(kept: Kept) -> Iterator[Service]:
-    with serving(State(USUAL, place=str(kept.place), signer=str(kept.signer))) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def marked_by_desk(desk: Service, all_of_it: str, speech: bytes) -> bytes:
-    return post(desk, "/embed?party=alice", speech, all_of_it).body
 
 
 # Who may do what
@@ -124,6 +112,24 @@ def test_what_comes_back_is_marked_recorded_and_of_the_same_form(
     with kept.open() as known:
         told = known.record(mark["record"]).stamped.record.declared
     assert (told.provider, told.system, told.system_version) == ("Example Ltd", "Voice", "4")
+
+
+def test_a_service_without_a_certificate_does_not_sign(
+    desk: Service, all_of_it: str, speech: bytes
+) -> None:
+    refused = post(desk, "/embed?party=alice&c2pa=true", speech, all_of_it)
+    assert (refused.status, refused.json["hint"]) == (422, "leave c2pa out")
+
+
+def test_a_flac_of_unknown_length_is_marked(
+    desk: Service, all_of_it: str, clip: Any, tmp_path: Path
+) -> None:
+    for seconds in (6, 3):
+        body = encoded(np.resize(clip, seconds * RATE), tmp_path, "a.flac")
+        answer = post(desk, "/embed?party=bob", of_unknown_length(body), all_of_it)
+        assert answer.status == 200, answer
+        assert sf.info(io.BytesIO(answer.body)).frames == seconds * RATE
+        assert ("keybound-identifier" in answer.headers) == (seconds == 6)
 
 
 def test_every_format_that_is_marked_has_a_content_type() -> None:

@@ -3,7 +3,6 @@
 import dataclasses
 import statistics
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +31,6 @@ def recording(kept: Kept, marker: Any, clip: Any) -> tuple[Any, str]:
         marked = known.embed(host, RATE, party="alice", public=True)
     assert marked.identifier is not None
     return marked.samples, marked.identifier
-
-
-@pytest.fixture(scope="module")
-def desk(kept: Kept) -> Iterator[Service]:
-    with serving(State(USUAL, place=str(kept.place))) as running:
-        yield running
 
 
 def claimed(answer: Answer) -> Any:

@@ -51,7 +51,8 @@ def flat(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_description_has_every_field_of_a_detection(marker: Any, clip: Any) -> None:
-    assert list(Found.model_fields) == list(as_plain(marker.detect(clip, 16_000), []))
+    fields = [*as_plain(marker.detect(clip, 16_000), []), "track", "tracks"]
+    assert list(Found.model_fields) == fields
 
 
 def test_a_public_identifier_is_claimed(
@@ -92,7 +93,7 @@ def test_a_recording_of_several_channels_is_read_in_each(
         (b"garbage" * 1000, "the file is not a recording"),
         (b"RIFF\xff\xff\xff\xffWAVEfmt ", "the file"),
         (bytes(1000), "the file is not a recording"),
-        (b"\x00\x00\x00\x18ftypM4A " + bytes(1000), "the file cannot be decoded"),
+        (b"\x00\x00\x00\x18ftypM4A " + bytes(1000), "the file cannot be read"),
     ],
 )
 def test_what_is_no_recording_is_refused_in_a_sentence(
@@ -105,6 +106,20 @@ def test_what_is_no_recording_is_refused_in_a_sentence(
     assert answer.json["error"].startswith(says)
     assert "/tmp" not in answer.body.decode()
     assert str(service.state.spool.root) not in answer.body.decode()
+
+
+@pytest.mark.skipif(not shutil.which("ffmpeg"), reason="ffmpeg is not installed")
+def test_a_flac_that_was_written_to_a_pipe_is_read(
+    service: Service, write: Any, marked: Any
+) -> None:
+    path = write("a.wav", marked)
+    command = ["ffmpeg", "-v", "error", "-i", path, "-f", "flac", "-"]
+    data = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+    assert data[22:26] == bytes(4)  # where the number of frames stands
+    told = service.ask("POST", "/detect", data)
+    assert (told.status, told.json) == (200, service.detect(path).json)
+    cut = service.ask("POST", "/detect", data[:-2_000])
+    assert (cut.status, "cut short" in cut.json["error"]) == (422, True)
 
 
 def test_a_recording_that_is_too_short_or_cut_is_refused(

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +14,10 @@ import numpy as np
 import pytest
 import soundfile as sf
 from made_registry import RATE, Kept, encoded, post
-from made_service import LIMITS, Service, serving
-
-from keybound.server.state import State
+from made_service import LIMITS, Service
 
 USUAL = dataclasses.replace(LIMITS, workers=1, grace_s=4.0, streams=3, longest_s=60.0)
 ROUTE = "/embed?party=alice&stream=true"
-
-
-@pytest.fixture(scope="module")
-def desk(kept: Kept) -> Iterator[Service]:
-    with serving(State(USUAL, place=str(kept.place))) as running:
-        yield running
 
 
 class Client:

@@ -39,6 +39,11 @@ def head_of(path: Path) -> bytes:
     return head
 
 
+def is_unknown(frames: int) -> bool:
+    """Return whether libsndfile does not know a length: of a FLAC that was written to a pipe."""
+    return not 0 <= frames < 1 << 48
+
+
 def promised_frames(path: Path, file: Any) -> int:
     """Return how many frames a file must hold; raise an error if it is cut short or does not say.
 
@@ -65,7 +70,7 @@ def promised_frames(path: Path, file: Any) -> int:
             promised = _mp3_frames(data, promised, file.samplerate)
     if not whole:
         raise cut_short(path, "is cut short")
-    if not 0 <= promised < 1 << 48:  # libsndfile gives more to a FLAC stream of unknown length
+    if is_unknown(promised) and file.format != "FLAC":
         hint = "it was written as a stream; let ffmpeg copy it to a file with a header"
         raise AudioError(f"{path} does not say how long it is", hint=hint)
     # Encoders of MPEG disagree by one frame on what a header counts.

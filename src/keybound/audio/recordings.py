@@ -6,6 +6,7 @@ counted here: a file cut short, a guessed length, samples beyond full scale, an 
 
 import contextlib
 import functools
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,9 +21,10 @@ from keybound import output, stages
 from keybound.audio import containers, ffmpeg, formats, metadata
 from keybound.audio.arrays import Samples, check, check_content, check_rate, encodable
 from keybound.audio.formats import Like
-from keybound.audio.headers import cut_short, head_of, promised_frames
+from keybound.audio.headers import cut_short, head_of, is_unknown, promised_frames
 from keybound.audio.metadata import Metadata
 from keybound.audio.silence import silence
+from keybound.errors import AudioError
 
 # libvorbis puts a whole write on the stack and dies on a long one; small blocks also bound memory.
 _BLOCK_FRAMES = 1 << 16
@@ -57,11 +59,14 @@ class Reader:
 
     The content decides the format, not the name. Samples are float32, or float64 where float32
     would lose bits (PCM_32 and DOUBLE), so that a `Writer` gives the same samples back. A file
-    that ends before its header says is an error, never a shorter recording. `track` is that of a
-    video that holds several, from 0.
+    that ends before its header says is an error, never a shorter recording. The frames of a FLAC
+    whose header does not say its length are counted first. `track` is that of a video that holds
+    several, from 0. A recording that is longer than `longest_s` is refused.
     """
 
-    def __init__(self, path: str | os.PathLike[str], track: int = 0) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], track: int = 0, *, longest_s: float = math.inf
+    ) -> None:
         self.path = Path(path)
         self._open = contextlib.ExitStack()
         with contextlib.ExitStack() as undo:
@@ -74,7 +79,12 @@ class Reader:
             check_rate(file.samplerate)
             self._promised = promised_frames(Path(os.fsdecode(file.name)), file)
             self.sample_rate, self.channels = int(file.samplerate), int(file.channels)
-            self.frames = self._promised if file.format == "W64" else int(file.frames)
+            self._longest_s = longest_s
+            if is_unknown(self._promised):
+                self._promised = self._counted(head)
+            exact = file.format == "W64" or is_unknown(int(file.frames))
+            self.frames = self._promised if exact else int(file.frames)
+            self._check_length(self.frames)
             kinds = {"mov": "M4A", "aac": "ADTS", "matroska": "MATROSKA"}
             self.format = kinds[demuxer] if demuxer else str(file.format)
             self.subtype = "AAC" if demuxer else str(file.subtype)
@@ -128,6 +138,23 @@ class Reader:
             check_content(block, str(self.path))
             yield block
 
+    def _check_length(self, frames: int) -> None:
+        if frames > self._longest_s * self.sample_rate:
+            what = f"{self.path} is longer than {self._longest_s:g} s"
+            raise AudioError(what, hint="cut it into shorter recordings")
+
+    def _counted(self, head: bytes) -> int:
+        """Return how many frames decode to the end; stop where they are too many."""
+        frames = 0
+        try:
+            with self._sound(head) as file, silence():
+                while count := len(file.read(_BLOCK_FRAMES, dtype="int16", always_2d=True)):
+                    frames += count
+                    self._check_length(frames)
+        except sf.SoundFileError as error:
+            raise cut_short(self.path, "is damaged or cut short") from error
+        return frames
+
     def _sound(self, head: bytes) -> sf.SoundFile:
         path = self.path
         if self._demuxer is not None:
@@ -136,9 +163,13 @@ class Reader:
             ffmpeg.decode(self.path, self._demuxer, path, self._track)
         try:
             with silence():
-                return sf.SoundFile(sndfile_name(path))
+                file = sf.SoundFile(sndfile_name(path))
         except (sf.SoundFileError, TypeError) as error:  # TypeError: .raw is taken at its word
             raise formats.unreadable(self.path, head) from error
+        if is_unknown(file.frames):
+            # Else soundfile seeks to where it is after each read, which fails at the end.
+            file.seekable = lambda: False
+        return file
 
 
 def sndfile_name(path: str | os.PathLike[str]) -> str | bytes:

@@ -109,6 +109,7 @@ def digest(job: Job, item: Item, one: Claimant | None, model: str) -> str:
     parts += [f"{item.payload}", (item.nonce or b"").hex()]
     parts += [f"{w.name} {w.key_id} {w.payload} {w.rho}" for w in claimants]
     parts += [repr(job.excerpt)] if job.verb == "embed" else [repr(job.how)]
+    parts += [f"public {job.issuer} {job.signs}"] if job.issuer is not None else []
     parts += [f"{w.name} recorded" for w in claimants if w.recorded and job.verb == "verify"]
     return hashlib.sha256(os.fsencode("\0".join(parts))).hexdigest()[:24]
 
@@ -223,7 +224,8 @@ def with_positions(job: Job, tasks: Sequence[Task], known: Registry) -> list[Tas
         for reservation, given in known.reserve_for(key, list(named)).items():
             task = named[reservation]
             there = task.output is not None and os.path.lexists(task.output)
-            own = replace(task, position=given.position, issued=issue(known, given.serial))
+            issued = issue(known, given.serial, public=job.issuer is not None)
+            own = replace(task, position=given.position, issued=issued)
             made[task.name] = replace(own, fresh=task.fresh and not there)
     return [made.get(task.name, task) for task in tasks]
 
@@ -235,7 +237,9 @@ def _as_recorded(known: Registry, task: Task, entry: records.Entry) -> Task:
     issued = None
     if carried is not None and one.serial is not None:
         issued = Issued(one.serial, carried, one.registry_key)
-    return replace(task, position=one.position, nonce=one.nonce, issued=issued, record=entry.number)
+    manifest = None if one.manifest is None else one.manifest.id
+    own = replace(task, position=one.position, nonce=one.nonce, issued=issued)
+    return replace(own, record=entry.number, manifest=manifest)
 
 
 def _recorded(known: Registry, key: str, task: Task) -> records.Entry | None:
@@ -279,7 +283,7 @@ def conclude(
     write_results(results, items, journal.rows(planned.names))
     count: dict[str, Any] = {"files": len(items), "done": 0, "failed": 0, "pending": 0}
     count |= {"present": 0, "attributed": 0, "sealed": 0, "other": 0, "clipped": 0, "seconds": 0.0}
-    count["recurring"] = 0
+    count |= {"recurring": 0, "signed": 0, "unbound": 0}
     for row in journal.rows(planned.names):
         count["done" if row["status"] == "ok" else row["status"]] += 1
         for name in ("present", "clipped", "seconds"):
@@ -288,4 +292,6 @@ def conclude(
             count[row["grade"]] += 1
         count["other"] += row.get("origin") == "other"
         count["recurring"] += bool(row.get("position_recurs"))
+        count["signed"] += bool(row.get("manifest"))
+        count["unbound"] += bool(row.get("manifest") and not row.get("identifier"))
     return count | {"results": str(results)}

@@ -8,6 +8,7 @@ from keybound.errors import KeyFileError
 from keybound.provenance.declared import NOTHING, Declared
 from keybound.watermark.options import EXCERPT_S, USUAL, DetectOptions
 from keybound.watermark.reservation import Issued
+from keybound.watermark.signing import Credentials
 
 ENV = "env:"
 
@@ -37,6 +38,8 @@ class Job:
     registry: str | None = None  # the place of the registry, where there is one
     declared: Declared = NOTHING  # of what is embedded, in its record
     fingerprint: bool = True  # whether records keep one
+    issuer: int | None = None  # of identifiers, where those are public
+    signs: Credentials | None = None  # what outputs are signed with
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class Task:
     position: int | None = None  # of the seal, where the registry gave one
     issued: Issued | None = None  # its identifier, likewise
     record: int | None = None  # of the output, where it is there already
+    manifest: str | None = None  # the id of its C2PA manifest, likewise
 
 
 def read_key(reference: str) -> Key:

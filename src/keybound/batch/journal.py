@@ -51,6 +51,7 @@ COLUMNS = {
     "origin": "string",  # whether it is that record's audio: same, other, unclear or none
     "spans": "spans",
     "clipped": "int64",  # samples limited to full scale
+    "manifest": "string",  # the id of the C2PA manifest that it was signed with
     "not_carried": "string",  # metadata of the host that the output cannot hold
     "took_s": "float64",
 }

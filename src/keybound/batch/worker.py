@@ -13,6 +13,7 @@ import warnings
 from pathlib import Path
 
 from keybound import output as outputs
+from keybound.audio.headers import is_unknown
 from keybound.audio.recordings import sndfile_name
 from keybound.audio.silence import silence
 from keybound.batch.job import Claimant, Job, Task, read_key
@@ -20,6 +21,7 @@ from keybound.batch.journal import COLUMNS, Row, Stamp
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError, KeyFileError, KeyFileWarning, explain
 from keybound.output import Part
+from keybound.provenance.certificates import Signer
 from keybound.provenance.registry import Registry
 from keybound.seal.search import SealSearch
 from keybound.types import Detection
@@ -28,6 +30,7 @@ from keybound.watermark.candidates import Known
 from keybound.watermark.claims import Claim, Options
 from keybound.watermark.options import EmbedOptions
 from keybound.watermark.reservation import LEAST_S, NONCE_BYTES, Reservation
+from keybound.watermark.signing import Prepared, prepare
 from keybound.watermark.verdict import GRADES, Verdict
 from keybound.watermark.watermarker import Watermarker
 
@@ -42,6 +45,7 @@ class Worker:
         self.marker = Watermarker(job.model)
         self.keys: dict[str, Key] = {}
         self._known: Known | None = None
+        self._signer: Signer | None = None
 
     def __call__(self, task: Task) -> Row:
         """Do one task and return its entry for the journal, whatever happens."""
@@ -147,6 +151,7 @@ class Worker:
             return row | made
         outputs.check(output, source=task.source, replace=task.replace, parent=False)
         output.parent.mkdir(parents=True, exist_ok=True)
+        signature = self._signature(task)
         given = self._given(one, task, files.seconds_of(task.source) < LEAST_S)
         written = files.embed(
             self.marker,
@@ -155,6 +160,7 @@ class Worker:
             given.options,
             rho=one.rho,
             replace=task.replace,
+            sign=None if signature is None else signature.signing(given, self.job.issuer),
             appear=hand_over,
         )
         assert written.verdict is not None  # as it was checked
@@ -162,7 +168,19 @@ class Worker:
         row["not_carried"] = ", ".join(written.not_carried) or None
         issued = None if given.issued is None else given.issued.name
         row |= _columns(written.verdict) | {"seconds": written.seconds}
+        row["manifest"] = None if written.manifest is None else written.manifest.id
         return row | {"identifier": issued}
+
+    def _signature(self, task: Task) -> Prepared | None:
+        """Return how the output is to be signed; raise an error where it cannot be."""
+        asked = self.job.signs
+        if asked is None or task.output is None:
+            return None
+        if self._signer is None:
+            with warnings.catch_warnings():  # which the parent has given
+                warnings.simplefilter("ignore", KeyFileWarning)
+                self._signer = asked.signer()
+        return prepare(self._signer, asked.source_type, task.source, task.output)
 
     def _given(self, one: Claimant, task: Task, short: bool) -> Reservation:
         """Return how a recording is marked: a second try marks the same samples.
@@ -207,6 +225,7 @@ class Worker:
             return None
         issued = None if given.issued is None else given.issued.name
         row = _columns(verdict) | {"seconds": seconds, "record": task.record}
+        row["manifest"] = task.manifest
         return row | {"identifier": issued}
 
 
@@ -248,8 +267,9 @@ def _seconds(path: str | os.PathLike[str], found: Detection) -> float:
     import soundfile
 
     with contextlib.suppress(soundfile.SoundFileError), silence():
-        if duration := float(soundfile.info(sndfile_name(path)).duration):
-            return duration
+        told = soundfile.info(sndfile_name(path))
+        if told.frames and not is_unknown(told.frames):
+            return float(told.duration)
     return len(found.frame_presence) * found.frame_s
 
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from keybound.cli import credentials
 from keybound.cli.batch_report import tell_counts, tell_failures, tell_plan
-from keybound.cli.declared import declaring, no_fingerprint
+from keybound.cli.declared import NEEDS_PARTY, declaring, no_fingerprint, public
 from keybound.cli.terminal import (
     Stop,
     as_json,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from keybound.batch.journal import Journal
     from keybound.batch.manifest import Item
     from keybound.provenance.registry import Registry
+    from keybound.watermark.signing import Credentials
 
 CLAIM = ["party", "payload", "nonce"]  # columns of a manifest that name the party or its payload
 
@@ -59,6 +61,8 @@ class Asked:
     force: bool = False
     declared: Declared = NOTHING
     no_fingerprint: bool = False
+    public: bool = False
+    signs: "Credentials | None" = None
     excerpt: float = 3.0
     speed: float = 0.0
     false_alarms: float = 1e-3
@@ -115,6 +119,7 @@ how = options(
     key_reference,
     payload,
     nonce,
+    *(public, credentials.signing("the marked files")),
     excerpt,
     *(declaring, no_fingerprint),
     click.option("--force", is_flag=True, help="Replace existing output files."),
@@ -250,7 +255,25 @@ def _job(
     )
     job = Job(verb, folder, whose, asked.excerpt, how, registry=place)
     told = asked.declared.over(known.provider) if known is not None else NOTHING
-    return replace(job, declared=told, fingerprint=not asked.no_fingerprint), list(who)
+    job = replace(job, declared=told, fingerprint=not asked.no_fingerprint)
+    return _public(job, asked, known), list(who)
+
+
+def _public(job: "Job", asked: Asked, known: "Registry | None") -> "Job":
+    """Return the job with public identifiers and signatures where they are asked for."""
+    from keybound.batch.manifest import absolute
+    from keybound.watermark.reservation import issuer_of
+
+    if not asked.public and asked.signs is None:
+        return job
+    if known is None or not all(one.name for one in job.claimants):
+        raise click.UsageError(NEEDS_PARTY)
+    signs = asked.signs
+    if signs is not None:
+        signs.tried()  # what is wrong with it ends it here
+        files = {"certificates": absolute(signs.certificates), "key": absolute(signs.key)}
+        signs = signs._replace(**files)
+    return replace(job, issuer=issuer_of(known), signs=signs)
 
 
 def _run(

@@ -23,6 +23,8 @@ def tell_counts(verb: str, count: "Row", table: Path, as_json: bool) -> None:
     if count["recurring"]:
         hint = "a registered party has one for each recording"
         say(f"sealed at one of 256 positions that recur: {count['recurring']} files ({hint})")
+    if count["unbound"]:
+        say(f"too short for an identifier, signed without a soft binding: {count['unbound']} files")
     told = {"detect": "{present} marked"}
     told["verify"] = "{sealed} sealed, {attributed} attributed, {other} on other audio"
     told["identify"] = told["verify"]

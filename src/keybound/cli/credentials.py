@@ -1,36 +1,75 @@
-"""The options of `embed` that sign with C2PA, and what they come to."""
+"""The options of C2PA: what marked recordings are signed with, and which signers are trusted."""
 
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+import functools
+from collections.abc import Callable
+from typing import Any
 
 import click
 
 from keybound.cli.terminal import options, say
 from keybound.provenance.credentials import SOURCE_TYPES
 
-if TYPE_CHECKING:
-    from keybound.provenance.certificates import Signer
-    from keybound.provenance.credentials import Signing
-    from keybound.watermark.reservation import Reservation
+Verb = Callable[..., None]
 
-signing = options(
-    click.option(
-        "--c2pa",
-        "pair",
-        nargs=2,
-        type=click.Path(),
-        metavar="CERT KEY",
-        help="Sign OUTPUT with C2PA, with these PEM files; implies --public.",
-    ),
-    click.option(
-        "--source-type",
-        type=click.Choice(SOURCE_TYPES),
-        default=SOURCE_TYPES[0],
-        show_default=True,
-        help="With --c2pa: what the recording is, as IPTC's digital source type.",
-    ),
-)
+
+def address(text: str) -> str:
+    """Return the address of a time stamping authority."""
+    if not text.startswith(("http://", "https://")):
+        raise click.BadParameter(f"{text!r} is not an address such as http://tsa.example.org")
+    return text
+
+
+def signing(what: str) -> Callable[[Verb], Verb]:
+    """Return what adds the options to a verb, which gets them as `signs`: `Credentials` or None.
+
+    `what` says in the help what is signed.
+    """
+
+    def added(verb: Verb) -> Verb:
+        @functools.wraps(verb)
+        def gathered(
+            *arguments: Any,
+            pair: tuple[str, str] | None,
+            source_type: str,
+            stamped_by: str | None,
+            **others: Any,
+        ) -> None:
+            made = None
+            if pair is not None:
+                from keybound.watermark.signing import Credentials
+
+                made = Credentials(*pair, source_type, stamped_by)
+            elif stamped_by is not None:
+                raise click.UsageError("--timestamp needs --c2pa: signatures are stamped")
+            verb(*arguments, signs=made, **others)
+
+        return options(
+            click.option(
+                "--c2pa",
+                "pair",
+                nargs=2,
+                type=click.Path(),
+                metavar="CERT KEY",
+                help=f"Sign {what} with C2PA, with these PEM files; its identifier is public.",
+            ),
+            click.option(
+                "--source-type",
+                type=click.Choice(SOURCE_TYPES),
+                default=SOURCE_TYPES[0],
+                show_default=True,
+                help="With --c2pa: what the recording is, as IPTC's digital source type.",
+            ),
+            click.option(
+                "--timestamp",
+                "stamped_by",
+                type=address,
+                metavar="URL",
+                help="With --c2pa: time stamping authority (RFC 3161), by whose stamp a signature "
+                "outlives its certificate.",
+            ),
+        )(gathered)
+
+    return added
 
 
 def _trusted(_: click.Context, __: click.Parameter, path: str | None) -> str | None:
@@ -46,39 +85,6 @@ trusted = click.option(
     callback=_trusted,
     help="PEM file of certificates under which signers of C2PA manifests are trusted.",
 )
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """What is known of a signature before the recording is marked."""
-
-    signer: "Signer"
-    kind: str
-    source_type: str
-    host: Path
-
-    def signing(self, given: "Reservation", issuer: int | None) -> "Signing":
-        """Return what signs a recording that is marked with a reservation."""
-        from keybound.provenance.credentials import Signing
-
-        named = None
-        if given.issued is not None and issuer is not None:
-            named = issuer, given.issued.serial
-        how = self.signer, self.kind, self.source_type
-        return Signing(*how, given.declared, named, self.host)
-
-
-def prepare(pair: tuple[str, str], source_type: str, host: str, output: str) -> Prepared:
-    """Return how an output is to be signed; raise an error where it cannot be."""
-    from keybound.audio import formats, recordings
-    from keybound.provenance import certificates, credentials
-
-    signer = certificates.read(*pair)
-    with recordings.Reader(host) as file:
-        kind, _ = formats.kind_of(Path(output), file, file.frames, file.channels)
-    media_type = credentials.media_type(kind)
-    credentials.check(signer)
-    return Prepared(signer, media_type, source_type, Path(host))
 
 
 def tell(issued: str | None, manifest: str) -> None:

@@ -1,4 +1,4 @@
-"""The options that say what a provider declares of a recording, in one value."""
+"""The options of verbs that mark: what is declared of a recording, and what its mark holds."""
 
 import functools
 from collections.abc import Callable
@@ -7,7 +7,9 @@ from typing import Any
 import click
 
 from keybound.cli.terminal import options
-from keybound.provenance.declared import Declared
+from keybound.provenance.declared import NOTHING, Declared
+
+NEEDS_PARTY = "a public identifier needs --party: a registry issues it"
 
 
 def named(text: str) -> tuple[str, str]:
@@ -50,8 +52,26 @@ def declaring(verb: Callable[..., None]) -> Callable[..., None]:
     )(gathered)
 
 
+no_seal = click.option(
+    "--no-seal", is_flag=True, help="Embed the learned mark alone, without the seal."
+)
+public = click.option(
+    "--public",
+    is_flag=True,
+    help="Carry a public identifier: anyone reads it, and can ask who issued it (with --party).",
+)
 no_fingerprint = click.option(
     "--no-fingerprint",
     is_flag=True,
     help="Keep no fingerprint in the record: it cannot be found by its audio.",
 )
+
+
+def check_party(
+    name: str | None, *, public: bool, declared: Declared, no_fingerprint: bool
+) -> None:
+    """Raise a usage error where options need a party that none names."""
+    if public and name is None:
+        raise click.UsageError(NEEDS_PARTY)
+    if name is None and (no_fingerprint or declared != NOTHING):
+        raise click.UsageError("there is a record, with what is declared, only with --party")

@@ -2,11 +2,12 @@
 
 from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from keybound.cli import credentials, pipes
-from keybound.cli.declared import declaring, no_fingerprint
+from keybound.cli.declared import check_party, declaring, no_fingerprint, no_seal, public
 from keybound.cli.marking import Job, mark_file, mark_video, pass_on, show, tell
 from keybound.cli.parties import claim
 from keybound.cli.terminal import (
@@ -23,20 +24,17 @@ from keybound.cli.terminal import (
     registry,
     say,
 )
-from keybound.provenance.declared import NOTHING, Declared
+from keybound.provenance.declared import Declared
+
+if TYPE_CHECKING:
+    from keybound.watermark.signing import Credentials
 
 
 @click.command()
 @click.argument("host", type=click.Path())
 @click.argument("output", type=click.Path())
 @options(party_name, key_file, payload, nonce, position)
-@click.option("--no-seal", is_flag=True, help="Embed the learned mark alone, without the seal.")
-@click.option(
-    "--public",
-    is_flag=True,
-    help="Carry a public identifier: anyone reads it, and can ask who issued it (with --party).",
-)
-@options(credentials.signing, excerpt, declaring, no_fingerprint)
+@options(no_seal, public, credentials.signing("OUTPUT"), excerpt, declaring, no_fingerprint)
 @click.option("--force", is_flag=True, help="Replace OUTPUT if it is an existing file.")
 @click.option(
     "--no-check", is_flag=True, help="Do not read the mark back from OUTPUT (half the time)."
@@ -52,8 +50,7 @@ def embed(
     position: int | None,
     no_seal: bool,
     public: bool,
-    pair: tuple[str, str] | None,
-    source_type: str,
+    signs: "Credentials | None",
     excerpt: float,
     declared: Declared,
     no_fingerprint: bool,
@@ -83,20 +80,16 @@ def embed(
     from keybound.audio.containers import count_tracks
     from keybound.watermark.options import EmbedOptions
     from keybound.watermark.reservation import LEAST_S, Reservation, reserve
+    from keybound.watermark.signing import prepare
     from keybound.watermark.videos import is_video
     from keybound.watermark.watermarker import Watermarker
 
     if no_seal and position is not None:
         raise click.UsageError("--no-seal excludes --position")
-    public = public or pair is not None
-    if public and name is None:
-        raise click.UsageError("a public identifier needs --party: a registry issues it")
-    if name is None and (no_fingerprint or declared != NOTHING):
-        raise click.UsageError("there is a record, with what is declared, only with --party")
-    if pair is not None and output == pipes.STANDARD:
+    public = public or signs is not None
+    check_party(name, public=public, declared=declared, no_fingerprint=no_fingerprint)
+    if signs is not None and output == pipes.STANDARD:
         raise click.UsageError("--c2pa signs a whole file: name OUTPUT")
-    if pair is not None and is_video(output):
-        raise click.UsageError("--c2pa signs wav, flac, mp3 and m4a, not videos")
     pipes.check((host,), key_file)
     if output == pipes.STANDARD:
         pipes.audio_out()
@@ -131,9 +124,11 @@ def embed(
             marked = [pass_on(job)]
         else:
             with pipes.recording(host) as source, pipes.destination(output, source) as place:
-                signing = pair and credentials.prepare(pair, source_type, source, place)
+                signature = None
+                if signs is not None:
+                    signature = prepare(signs.tried(), signs.source_type, source, place)
                 if not is_video(place):
-                    marked = [mark_file(job, source, place, signing)]
+                    marked = [mark_file(job, source, place, signature)]
                 elif position is not None and count_tracks(Path(source)) > 1:
                     what = "--position names one position, and several tracks need one each"
                     raise click.UsageError(what)

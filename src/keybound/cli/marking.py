@@ -10,11 +10,11 @@ from keybound.cli.terminal import emit, open_registry, progress_bar, say
 from keybound.provenance.registry import Registry
 
 if TYPE_CHECKING:
-    from keybound.cli.credentials import Prepared
     from keybound.output import Part
     from keybound.watermark.files import Written
     from keybound.watermark.options import EmbedOptions
     from keybound.watermark.reservation import Reservation
+    from keybound.watermark.signing import Prepared
     from keybound.watermark.videos import Track
     from keybound.watermark.watermarker import Watermarker
 
@@ -46,14 +46,14 @@ class Done(NamedTuple):
         return None if self.given.issued is None else self.given.issued.name
 
 
-def mark_file(job: Job, host: str, output: str, signing: "Prepared | None" = None) -> Done:
+def mark_file(job: Job, host: str, output: str, signature: "Prepared | None" = None) -> Done:
     """Mark a file, and sign it where that is asked for; the record appears with it."""
     from keybound.watermark import files
 
     given, record = job.give(files.seconds_of(host)), None
     sign = None
-    if signing is not None and job.known is not None:
-        sign = signing.signing(given, job.known.issuer)
+    if signature is not None and job.known is not None:
+        sign = signature.signing(given, job.known.issuer)
 
     def appear(part: "Part", made: "Written") -> None:
         nonlocal record

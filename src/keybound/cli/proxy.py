@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from keybound.cli import listening, pipes
-from keybound.cli.declared import declaring, no_fingerprint
+from keybound.cli.declared import check_party, declaring, no_fingerprint, no_seal, public
 from keybound.cli.parties import claim
 from keybound.cli.terminal import (
     excerpt,
@@ -22,7 +22,7 @@ from keybound.cli.terminal import (
     registry,
     say,
 )
-from keybound.provenance.declared import NOTHING, Declared
+from keybound.provenance.declared import Declared
 
 
 @click.command()
@@ -33,13 +33,7 @@ from keybound.provenance.declared import NOTHING, Declared
     help="Server that speaks: its address as clients of OpenAI's take it, up to /v1.",
 )
 @options(party_name, key_file, payload, nonce)
-@click.option("--no-seal", is_flag=True, help="Embed the learned mark alone, without the seal.")
-@click.option(
-    "--public",
-    is_flag=True,
-    help="Carry a public identifier: anyone reads it, and can ask who issued it (with --party).",
-)
-@options(excerpt, declaring, no_fingerprint)
+@options(no_seal, public, excerpt, declaring, no_fingerprint)
 @click.option(
     "--unmarked-ok",
     is_flag=True,
@@ -112,10 +106,7 @@ def proxy(
     from keybound.model.networks import SHIPPED, read_card
     from keybound.provenance.registry import default_place
 
-    if public and name is None:
-        raise click.UsageError("a public identifier needs --party: a registry issues it")
-    if name is None and (no_fingerprint or declared != NOTHING):
-        raise click.UsageError("there is a record, with what is declared, only with --party")
+    check_party(name, public=public, declared=declared, no_fingerprint=no_fingerprint)
     if key_file == pipes.STANDARD:
         raise click.UsageError("the processes that mark read the key: --key needs a file")
     where = Upstream.at(upstream)

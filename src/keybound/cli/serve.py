@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from keybound.cli import listening
+from keybound.cli import credentials, listening
 from keybound.cli.terminal import model, open_registry, options, say
 from keybound.errors import KeyBoundError
 
 if TYPE_CHECKING:
     from keybound.server.counting import Network
+    from keybound.watermark.signing import Credentials
 
 
 def network(text: str) -> "Network":
@@ -94,7 +95,8 @@ def network(text: str) -> "Network":
 @click.option(
     "--sign", "signer", type=click.Path(), help="Sign verdicts with the signing key in this file."
 )
-@options(model)
+@options(credentials.signing("what /embed marks, where c2pa=true asks for it,"))
+@options(credentials.trusted, model)
 def serve(
     host: str,
     port: int,
@@ -112,6 +114,8 @@ def serve(
     fixed_time: float,
     proxies: "tuple[Network, ...]",
     signer: str | None,
+    signs: "Credentials | None",
+    trusted: str | None,
     model: str | None,
 ) -> None:
     """Serve a public detector: a page, and POST /detect for programs.
@@ -147,11 +151,24 @@ def serve(
     )
     if place is None and signer is not None:
         raise click.UsageError("--sign needs --registry: verdicts are for holders of tokens")
+    if place is None and signs is not None:
+        raise click.UsageError("--c2pa needs --registry: files are marked for holders of tokens")
+    if signs is not None:
+        signs.tried()  # what is wrong with it ends it here
     if place is not None:
         _tell_registry(place, signer)
     with run.listen(host, port) as socket:
         say(f"serving on {listening.address(host, socket.getsockname()[1])}")
-        own = State(limits, model, links, place=place, signer=signer, proxies=proxies)
+        own = State(
+            limits,
+            model,
+            links,
+            place=place,
+            signer=signer,
+            signs=signs,
+            trusted=trusted,
+            proxies=proxies,
+        )
         run.run(make(own), socket)
 
 

@@ -19,14 +19,22 @@ CURVES = {"secp256r1": "es256", "secp384r1": "es384", "secp521r1": "es512"}
 
 @dataclass(frozen=True)
 class Signer:
-    """What signs: an algorithm of C2PA, certificates as PEM, the private key as PKCS #8 in PEM."""
+    """What signs: an algorithm of C2PA, certificates as PEM, the private key as PKCS #8 in PEM.
+
+    `stamped_by` is the address of a time stamping authority (RFC 3161), asked at each signature.
+    """
 
     algorithm: str
     certificates: bytes
     key: bytes = field(repr=False)
+    stamped_by: str | None = None
 
 
-def read(certificates: str | os.PathLike[str], key: str | os.PathLike[str]) -> Signer:
+def read(
+    certificates: str | os.PathLike[str],
+    key: str | os.PathLike[str],
+    stamped_by: str | None = None,
+) -> Signer:
     """Read a signer from two PEM files; raise an error where they cannot sign together."""
     try:
         from cryptography import x509
@@ -46,7 +54,7 @@ def read(certificates: str | os.PathLike[str], key: str | os.PathLike[str]) -> S
     _check_dates(first, name)
     plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     pem = secret.private_bytes(serialization.Encoding.PEM, *plain)
-    return Signer(_algorithm(secret), data, pem)
+    return Signer(_algorithm(secret), data, pem, stamped_by)
 
 
 def read_trusted(path: str | os.PathLike[str]) -> str:

@@ -1,8 +1,8 @@
 """C2PA manifests in files: signed into a recording, and read from one.
 
 A manifest names the mark as a soft binding: the name of the algorithm, and the public identifier
-that the recording spells. c2pa-python signs and validates. It is never let out: no manifest, time
-stamp or list of certificates is fetched. Knows files: no audio, no networks, no registry.
+that the recording spells. c2pa-python signs and validates. Nothing is fetched but, to sign, a time
+stamp where a signer has an authority for it. Knows files: no audio, no networks, no registry.
 """
 
 import importlib
@@ -20,11 +20,11 @@ from typing import Any
 
 import keybound
 from keybound.audio.metadata import c2pa as places
-from keybound.errors import AudioError, KeyBoundError, missing
+from keybound.errors import AudioError, KeyBoundError, KeyFileError, missing
 from keybound.identity.identifier import ISSUER_BITS, written
 from keybound.provenance.certificates import EXTRA, Signer
 from keybound.provenance.declared import NOTHING, Declared
-from keybound.provenance.manifest import Manifest
+from keybound.provenance.manifest import DATA_MAX, Manifest
 
 ALGORITHM = "org.keybound.identifier.1"
 FORMATS = {
@@ -46,7 +46,10 @@ EXPIRED = {"signingCredential.expired", "claimSignature.outsideValidity"}  # wit
 UNTRUSTED = "signingCredential.untrusted"
 # Extended key usages of a signer's certificate: signing of claims, of mail, of documents.
 USAGES = ("1.3.6.1.4.1.62558.2.1", "1.3.6.1.5.5.7.3.4", "1.3.6.1.5.5.7.3.36")
-SIGN_HINT = "it needs digital signature as key usage, an extended key usage of C2PA, and an issuer"
+SIGNED_HINT = "wav under 4 GB, flac, mp3 and m4a can be"
+CERTIFICATE_HINT = (
+    "it needs digital signature as key usage, an extended key usage of C2PA, and an issuer"
+)
 TEXT_MAX = 200
 Named = tuple[int, int]  # the issuer and the serial of a public identifier
 
@@ -67,8 +70,7 @@ def parse_binding(value: str) -> Named | None:
 def media_type(kind: str) -> str:
     """Return the media type of a format as it is signed; raise an error where none can be."""
     if kind not in FORMATS:
-        hint = "wav under 4 GB, flac, mp3 and m4a can be"
-        raise AudioError(f"{kind.lower()} cannot be signed with C2PA", hint=hint)
+        raise AudioError(f"{kind.lower()} cannot be signed with C2PA", hint=SIGNED_HINT)
     return FORMATS[kind]
 
 
@@ -98,6 +100,9 @@ class Signing:
         found = read(path)
         if found is None or found.state != "valid" or found.id is None:
             raise AudioError(f"the manifest of {path} cannot be read back")
+        if len(data) > DATA_MAX:
+            what = f"with that of the host the C2PA manifest has more than {DATA_MAX} bytes"
+            raise AudioError(what, hint="remove the metadata of the host first")
         return Manifest(found.id, data)
 
     def _sign(self, source: Any, made: Any) -> bytes:
@@ -105,23 +110,35 @@ class Signing:
         earlier = None if self.host is None else places.media_type(self.host)
         said = json.dumps(self.definition(parent=earlier is not None))
         one = self.signer
-        info = c2pa.C2paSignerInfo(one.algorithm, one.certificates, one.key, None)
+        info = c2pa.C2paSignerInfo(one.algorithm, one.certificates, one.key, one.stamped_by)
         try:
             with (
                 _context(None) as own,
                 c2pa.Signer.from_info(info) as signer,
                 c2pa.Builder(said, own) as builder,
             ):
-                if earlier is not None and self.host is not None:
-                    with self.host.open("rb") as before:
-                        about = {"relationship": "parentOf", "label": "parent"}
-                        builder.add_ingredient(about, earlier, before)
+                if earlier is not None:
+                    self._add_parent(builder, earlier)
                 signed: bytes = builder.sign(signer, self.kind, source, made)
         except c2pa.C2paError as error:
             reason = " ".join(str(error).split())
-            what = f"c2pa does not sign with this certificate: {reason}"
-            raise KeyBoundError(what, hint=SIGN_HINT) from error
+            stamps, hint = "", CERTIFICATE_HINT
+            if one.stamped_by is not None:
+                stamps, hint = f" and time stamps of {one.stamped_by}", "does it without them?"
+            what = f"c2pa does not sign with this certificate{stamps}: {reason}"
+            raise KeyFileError(what, hint=hint) from error
         return signed
+
+    def _add_parent(self, builder: Any, kind: str) -> None:
+        """Make the manifest of the host the parent of the new one."""
+        assert self.host is not None  # it has a manifest
+        about = {"relationship": "parentOf", "label": "parent"}
+        try:
+            with self.host.open("rb") as before:
+                builder.add_ingredient(about, kind, before)
+        except _library().C2paError as error:
+            what = f"the C2PA manifest of {self.host} cannot be read"
+            raise AudioError(what, hint="remove its metadata first") from error
 
     def definition(self, *, parent: bool) -> dict[str, Any]:
         """Return what the manifest says, in the words of c2pa."""

@@ -61,7 +61,7 @@ class Manifest(BaseModel):
 
     id: str | None
     state: Literal["trusted", "valid", "expired", "changed", "broken", "unreadable", "unread"]
-    signer: str | None = Field(description="as the certificate calls it, which nobody checked")
+    signer: str | None = Field(description="as its certificate calls it; checked where trusted")
     source_type: str | None
     identifiers: list[Named]
     agreement: Literal["agrees", "disagrees", "open"]
@@ -69,7 +69,11 @@ class Manifest(BaseModel):
 
 
 class Found(BaseModel):
-    """Whether there is a mark, and where: as `keybound detect --json` prints it."""
+    """Whether there is a mark, and where: as `keybound detect --json` prints it.
+
+    Of a video with several audio tracks it is that of the track with the most evidence of a mark,
+    and `tracks` holds all of them.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -86,6 +90,8 @@ class Found(BaseModel):
     spans: list[Span]
     claimed: list[Claimed]
     manifest: Manifest | None
+    track: int = Field(1, description="from 1; absent where there is only one, as tracks is")
+    tracks: list["Found"] = []
 
 
 class Error(BaseModel):
@@ -126,6 +132,7 @@ class Identified(BaseModel):
     start_s: float | None
     bound: float
     words: str
+    track: int = Field(1, description="of several in a video, from 1; absent where there is one")
 
 
 class Identification(BaseModel):
@@ -150,6 +157,9 @@ class Verification(BaseModel):
     present: bool = False
     bound: float = 1.0
     spans: list[Span] = Field([])
+    track: int = Field(
+        1, description="with the highest grade of several; absent where there is one"
+    )
 
 
 class SignedVerdict(BaseModel):
@@ -185,6 +195,7 @@ MARKED: dict[str, Any] = {
         for name, what in {
             "KeyBound-Record": "the number of its record; absent from a stream",
             "KeyBound-Identifier": "what it spells, as ten hex digits; absent if it is short",
+            "KeyBound-Manifest": "the id of the C2PA manifest that it was signed with",
         }.items()
     },
 }

@@ -82,14 +82,24 @@ async def _detected(
 ) -> dict[str, Any]:
     """Return the detection in a file, with what the registry says of an identifier it issued."""
     said = await state.pool.ask("detect", *recording, false_alarms=false_alarms)
-    found: dict[str, Any] = said["found"]
+    tracks: list[dict[str, Any]] = said["tracks"]
     if said["own"]:
         state.count_public(request)
         asked = state.pool.ask("look up", *recording, false_alarms=false_alarms)
         told = await in_fixed_time(state.limits.fixed_s, asked, lambda one: one["seconds"])
-        for one in found["claimed"]:
-            one["record"] = told["records"].get(one["identifier"])
-    return found
+        for found, records in zip(tracks, told["tracks"], strict=True):
+            for one in found["claimed"]:
+                one["record"] = records.get(one["identifier"])
+    return _joined(tracks)
+
+
+def _joined(tracks: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the detection in a recording, or in the most evident of several tracks with all."""
+    if len(tracks) == 1:
+        return tracks[0]
+    numbered = [{"track": number} | one for number, one in enumerate(tracks, 1)]
+    best = max(numbered, key=lambda one: (one["present"], one["evidence_s"]))
+    return best | {"tracks": numbered}
 
 
 def _gauges(state: State) -> dict[str, float]:

@@ -1,128 +1,66 @@
 """What a worker does with a recording: detect, look up who issued it, identify, verify, mark.
 
-Keys are read here and nowhere else in a service; none of them is in an answer. Knows no HTTP.
+None of the keys that it uses is in an answer. Knows no HTTP.
 """
 
-import contextlib
-import math
-import resource
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from keybound.audio import containers, recordings
-from keybound.crypto.signing import SigningKey
 from keybound.errors import AudioError, KeyFileError, RecordError, RegistryError
 from keybound.identity.reading import read_public
 from keybound.output import Part
 from keybound.provenance.records import Entry
-from keybound.provenance.registry import Registry
 from keybound.provenance.signed_verdicts import Finding
+from keybound.server.bench import Answer, Bench, seconds_of
 from keybound.server.makers import Maker
 from keybound.types import Analysis
 from keybound.watermark import agreement, files, identification, statements, verification
 from keybound.watermark.candidates import Known
-from keybound.watermark.claims import Claim, party_claim
 from keybound.watermark.options import DetectOptions
 from keybound.watermark.plain import as_plain, identified_as_plain, verdict_as_plain
 from keybound.watermark.verdict import GRADES
-from keybound.watermark.watermarker import Watermarker
 
-Answer = dict[str, Any]
 # What is wrong with the registry is no business of whoever asks, and may name its files.
 INTERNAL = (RegistryError, KeyFileError, RecordError)
 
 
-class Setup(NamedTuple):
-    """What a worker is started with, as JSON in the first line of its input."""
-
-    model: str | None
-    longest_s: float
-    decoded_bytes: int
-    worker_bytes: int
-    place: str | None  # of the registry
-    signer: str | None  # file of the key that signs verdicts
-
-
-@dataclass(frozen=True)
-class Bench:
-    """What a worker has at hand: networks, and a registry where the service has one."""
-
-    setup: Setup
-    marker: Watermarker
-    registry: Registry | None
-    signer: SigningKey | None = None
-
-    @property
-    def known(self) -> Registry:
-        """Return the registry."""
-        assert self.registry is not None  # the service asks only where it has one
-        return self.registry
-
-    def analysed(self, path: str, false_alarms: float) -> Analysis:
-        """Return the analysis of a file."""
-        how = DetectOptions(false_alarms)
-        with self.limited():
-            return files.analyse(self.marker, path, how, longest_s=self.setup.longest_s)
-
-    def claim(self, party: str) -> Claim:
-        """Return the claim of a party, with its newest key."""
-        return party_claim(self.known.get(party), self.marker.card.bits)
-
-    def answered(
-        self, path: str, found: Analysis, answer: Answer, said: Sequence[Finding]
-    ) -> Answer:
-        """Return an answer, with a signed verdict where there is something to sign."""
-        made: Answer = {"answer": answer, "seconds": _seconds(found)}
-        if said:
-            assert self.signer is not None  # the service asks only where it has one
-            own = statements.signed(self.marker.card, path, found.detection, said, self.signer)
-            made["signed"] = own.to_bytes().decode()
-        return made
-
-    @contextlib.contextmanager
-    def limited(self, most: int | None = None) -> Iterator[None]:
-        """Limit how large a file may become while audio is decoded; ffmpeg inherits it.
-
-        The file of a registry may be larger.
-        """
-        before, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        soft = self.setup.decoded_bytes if most is None else most
-        most = soft if hard == resource.RLIM_INFINITY else min(soft, hard)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
-        try:
-            yield
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (before, hard))
-
-    def unlimited(self) -> contextlib.AbstractContextManager[None]:
-        """Lift that limit, for the registry."""
-        return self.limited(resource.getrlimit(resource.RLIMIT_FSIZE)[1])
-
-
 def detect(bench: Bench, path: str, false_alarms: float) -> Answer:
-    """Return the detection in a file, and whether it claims an identifier of this registry."""
-    how = DetectOptions(false_alarms=false_alarms)
-    with bench.limited():
-        found = files.detect(bench.marker, path, how, longest_s=bench.setup.longest_s)
-    claims = read_public(found) if found.present else []
-    issuer = bench.registry.issuer if bench.registry is not None and claims else None
-    own = issuer is not None and any(one.issuer == issuer for one in claims)
-    with bench.limited():
-        manifest = agreement.of_file(path, found, claims)
-    return {"found": as_plain(found, claims, manifest), "own": own}
+    """Return the detection in each track, and whether one claims an identifier of this registry."""
+    how, most = DetectOptions(false_alarms=false_alarms), bench.setup.longest_s
+    heard, own = [], False
+    for track in bench.tracks(path):
+        with bench.limited():
+            found = files.detect(bench.marker, path, how, track=track, longest_s=most)
+        claims = read_public(found) if found.present else []
+        issuer = bench.registry.issuer if bench.registry is not None and claims else None
+        own = own or (issuer is not None and any(one.issuer == issuer for one in claims))
+        with bench.limited():
+            manifest = agreement.of_file(path, found, claims, trusted=bench.setup.trusted)
+        heard.append(as_plain(found, claims, manifest))
+    return {"tracks": heard, "own": own}
 
 
 def look_up(bench: Bench, path: str, false_alarms: float) -> Answer:
-    """Return what the records of public identifiers say, by identifier: no free fields."""
-    found = bench.analysed(path, false_alarms)
-    made = identification.identify_public(bench.marker.card, found, Known(bench.known))
-    named = [(one, entry) for one, entry in made if entry is not None]
-    said = {one.identifier: public_record(entry, claimed=one.claimed) for one, entry in named}
-    kept = [(one.identifier, entry.stamped.record.manifest) for one, entry in named]
-    ids = {name: manifest.id for name, manifest in kept if manifest is not None}
-    return {"records": said, "manifests": ids, "seconds": _seconds(found)}
+    """Return what the records of public identifiers say, by identifier in each track.
+
+    None of it is a free field. `manifests` are the ids of those that the records keep.
+    """
+    manifests: dict[str, str] = {}
+    tracks, seconds = [], 0.0
+    for track in bench.tracks(path):
+        found = bench.analysed(path, track, false_alarms)
+        made = identification.identify_public(bench.marker.card, found, Known(bench.known))
+        said = {}
+        for one, entry in made:
+            if entry is not None and one.identifier is not None:
+                said[one.identifier] = public_record(entry, claimed=one.claimed)
+                kept = entry.stamped.record.manifest
+                manifests |= {} if kept is None else {one.identifier: kept.id}
+        tracks.append(said)
+        seconds += seconds_of(found)
+    return {"tracks": tracks, "manifests": manifests, "seconds": seconds}
 
 
 def public_record(entry: Entry, *, claimed: bool) -> Answer:
@@ -138,7 +76,23 @@ def identify(
     bench: Bench, path: str, false_alarms: float, grade_only: bool, signed: bool
 ) -> Answer:
     """Return which recording it is and whose, for each mark; or the highest grade alone."""
-    found = bench.analysed(path, false_alarms)
+    made = [
+        _identify(bench, path, bench.analysed(path, one, false_alarms), grade_only, signed)
+        for one in bench.tracks(path, signed=signed)
+    ]
+    if len(made) == 1:
+        return made[0]
+    best = made[_best(made)]["answer"]
+    answer: Answer = {"grade": best["grade"]}
+    if not grade_only:
+        own = [(number, one["answer"]["marks"]) for number, one in enumerate(made, 1)]
+        answer["marks"] = [{"track": number} | mark for number, marks in own for mark in marks]
+        answer["manifest"] = best["manifest"]
+    return {"answer": answer, "seconds": sum(one["seconds"] for one in made)}
+
+
+def _identify(bench: Bench, path: str, found: Analysis, grade_only: bool, signed: bool) -> Answer:
+    """Return what `identify` does of one track."""
     made = identification.identify(bench.marker.card, found, Known(bench.known))
     usual = "present" if found.detection.present else "none"
     answer: Answer = {"grade": max([usual, *(one.grade for one in made)], key=GRADES.index)}
@@ -148,7 +102,8 @@ def identify(
         said = [Finding(answer["grade"], bound=said[0].bound)]  # the best comes first
     else:
         answer["marks"] = [identified_as_plain(one) for one in made]
-        beside = agreement.of_marks(path, found.detection, made, bench.known)
+        trusted = bench.setup.trusted
+        beside = agreement.of_marks(path, found.detection, made, bench.known, trusted)
         answer["manifest"] = None if beside is None else beside.as_plain()
     return bench.answered(path, found, answer, said if signed else [])
 
@@ -156,10 +111,23 @@ def identify(
 def verify(
     bench: Bench, path: str, false_alarms: float, party: str, grade_only: bool, signed: bool
 ) -> Answer:
-    """Return whether it is this party's mark; or the grade alone."""
-    claim = bench.claim(party)
-    found = bench.analysed(path, false_alarms)
-    (verdict,) = verification.judge(bench.marker.card, found, [claim], Known(bench.known))
+    """Return whether it is this party's mark, in the best of several tracks; or the grade alone."""
+    made = []
+    for track in bench.tracks(path, signed=signed):
+        found = bench.analysed(path, track, false_alarms)
+        made.append(_verify(bench, path, found, party, grade_only, signed))
+    best = _best(made)
+    if len(made) > 1 and not grade_only:
+        made[best]["answer"] = {"track": best + 1} | made[best]["answer"]
+    return made[best] | {"seconds": sum(one["seconds"] for one in made)}
+
+
+def _verify(
+    bench: Bench, path: str, found: Analysis, party: str, grade_only: bool, signed: bool
+) -> Answer:
+    """Return what `verify` does of one track."""
+    claims = [bench.claim(party)]
+    (verdict,) = verification.judge(bench.marker.card, found, claims, Known(bench.known))
     said = statements.of_verdict(party, verdict)
     if grade_only:
         answer: Answer = {"grade": verdict.grade}
@@ -169,25 +137,33 @@ def verify(
     return bench.answered(path, found, answer, [said] if signed else [])
 
 
+def _best(made: Sequence[Answer]) -> int:
+    """Return which of the answers on several tracks has the highest grade, the first of them."""
+    grades = [GRADES.index(one["answer"]["grade"]) for one in made]
+    return grades.index(max(grades))
+
+
 def embed(
     bench: Bench,
     path: str,
     maker: dict[str, Any],
     least_s: float = 0.0,
+    c2pa: bool = False,
 ) -> Answer:
     """Mark a file, verify the mark and add its record if it has one, all in the file's folder.
 
-    One that is shorter than `least_s` is refused.
+    One that is shorter than `least_s` is refused. With `c2pa` it is signed.
     """
     card = bench.marker.card
     with bench.limited():
-        length_s, suffix = files.seconds_of(path), recordings.suffix_of(Path(path))
+        length_s = files.seconds_of(path, bench.setup.longest_s)
+        suffix = recordings.suffix_of(Path(path))
     if suffix in containers.MUXERS:
         raise AudioError(f"{path} is a video", hint="keybound embed marks videos")
-    if bench.setup.longest_s < length_s < math.inf:
-        what = f"{path} is longer than {bench.setup.longest_s:g} s"
-        raise AudioError(what, hint="cut it into shorter recordings")
+    output = Path(path).with_name(f"marked{suffix}")
+    signature = bench.signature(path, output) if c2pa else None
     given = Maker(**maker).give(bench.registry, card.bits, length_s)
+    sign = None if signature is None else signature.signing(given.reserved, bench.known.issuer)
     record: list[int] = []
 
     def appear(part: Part, made: files.Written) -> None:
@@ -198,12 +174,12 @@ def embed(
         with bench.unlimited():
             record.append(given.known.appear(given.reserved.stamped(card, made), part))
 
-    output = Path(path).with_name(f"marked{suffix}")
     with bench.limited():
         options, rho = given.reserved.options, given.whose.rho
-        files.embed(bench.marker, path, output, options, rho=rho, appear=appear)
-    made = record[0] if record else None
-    return {"output": str(output), "record": made, "identifier": given.identifier}
+        made = files.embed(bench.marker, path, output, options, rho=rho, sign=sign, appear=appear)
+    answer: Answer = {"output": str(output), "identifier": given.identifier}
+    answer["record"] = record[0] if record else None
+    return answer | {"manifest": None if made.manifest is None else made.manifest.id}
 
 
 def check_length(seconds: float, least_s: float) -> None:

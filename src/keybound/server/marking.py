@@ -26,7 +26,8 @@ from keybound.audio.pipes import Input, opened
 from keybound.audio.pipes.wav import WavInput
 from keybound.errors import AudioError, KeyBoundError, explain
 from keybound.provenance.registry import Registry
-from keybound.server.jobs import INTERNAL, Setup, check_length
+from keybound.server.bench import Setup
+from keybound.server.jobs import INTERNAL, check_length
 from keybound.server.makers import Given, Maker
 from keybound.server.worker import limit
 from keybound.watermark.pipes import Passing
@@ -123,7 +124,7 @@ class Within:
             source.frames,
         )
         self._check(self.frames)
-        self.check_end, self.output, self.mend = source.check_end, source.output, source.mend
+        self.check_end, self.output = source.check_end, source.output
         self._first: list[Samples] = []
         self._more: Iterator[Samples] | None = None
         if least_s:
@@ -244,7 +245,7 @@ def _why(error: Exception) -> dict[str, str | None]:
 def main() -> None:
     """Mark streams until standard input ends."""
     frames = sys.stdin.buffer
-    setup = Setup(*json.loads(frames.readline()))
+    setup = Setup.parse(frames.readline())
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no answer
     warnings.simplefilter("ignore")  # which may name key files

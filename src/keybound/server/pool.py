@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from keybound.errors import DEBUG, KeyBoundError
-from keybound.server.jobs import Setup
+from keybound.server.bench import Setup
 from keybound.server.limits import Limits, RefusedError, busy
 from keybound.server.spool import Upload
 
@@ -27,16 +27,8 @@ THREADS = dict.fromkeys(("KEYBOUND_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_TH
 class Pool:
     """Worker processes. `waiting` counts the recordings that wait for one, `busy` those at work."""
 
-    def __init__(
-        self,
-        limits: Limits,
-        model: str | None = None,
-        place: str | None = None,
-        signer: str | None = None,
-    ) -> None:
-        self.limits = limits
-        most = (limits.longest_s, limits.decoded_bytes, limits.worker_bytes)
-        self._setup = Setup(model, *most, place, signer)
+    def __init__(self, limits: Limits, setup: Setup) -> None:
+        self.limits, self._setup = limits, setup
         self._free: asyncio.Queue[Process] = asyncio.Queue()
         self._all: set[Process] = set()
         self._starting: set[asyncio.Task[None]] = set()

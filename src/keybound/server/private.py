@@ -44,6 +44,7 @@ Text = Annotated[str | None, Query(max_length=TEXT_MAX, description="for the rec
 Excerpt = Annotated[float, Query(gt=0, le=DAY_S, description="in seconds, that is attributable")]
 AsItComes = Annotated[bool, Query(description="mark a wav or flac while it comes in")]
 Short = Annotated[bool, Query(description="of a stream: under 5 s, too short for an identifier")]
+Credited = Annotated[bool, Query(description="sign it with C2PA, where the service can")]
 Signed = Annotated[bool, Query(description="answer with a signed verdict, where it signs")]
 
 
@@ -110,21 +111,28 @@ def add(app: FastAPI, state: State) -> None:
         system_version: Text = None,
         stream: AsItComes = False,
         short: Short = False,
+        c2pa: Credited = False,
     ) -> Response:
         """Mark a recording for a party, and keep its record.
 
         Scope embed. The marked recording is read back and verified before it is sent; a stream is
-        sent as it comes, and cut off at the end if its mark cannot be read back.
+        sent as it comes, and cut off at the end if its mark cannot be read back. One that is signed
+        with C2PA has a public identifier.
         """
         holder = await _holder(state, given, "embed")
         whose = await _party(state, holder, party)
+        if c2pa and state.signs is None:
+            raise RefusedError(422, "this service does not sign with C2PA", "leave c2pa out")
+        if c2pa and stream:
+            raise RefusedError(422, "a stream cannot be signed with C2PA", "send a whole file")
+        public = public or c2pa
         if public and await state.registry.ask(lambda known: known.issuer) is None:
             raise RefusedError(422, "this registry issues no public identifiers", "leave it out")
         says = _declared(system, system_version).members()
         maker = Maker(whose, public=public, excerpt=excerpt, says=says).plain()
         if stream:
             return await streaming.answered(request, state, {"maker": maker, "short": short})
-        return await _marked(request, state, maker)
+        return await _marked(request, state, maker, c2pa=c2pa)
 
 
 async def _holder(state: State, given: HTTPAuthorizationCredentials | None, *scopes: str) -> Token:
@@ -192,14 +200,15 @@ async def _spend(state: State, holder: Token) -> None:
         raise spent(DAY_S - int(time.time()) % DAY_S)
 
 
-async def _marked(request: Request, state: State, maker: dict[str, Any]) -> Response:
+async def _marked(request: Request, state: State, maker: dict[str, Any], *, c2pa: bool) -> Response:
     """Return the marked recording of a request."""
     async with contextlib.AsyncExitStack() as undo:
         recording = await undo.enter_async_context(bodies.uploaded(request, state))
-        said = await state.pool.ask("embed", *recording, maker=maker)
+        said = await state.pool.ask("embed", *recording, maker=maker, c2pa=c2pa)
         output = Path(said["output"])
         recording.file.hold(output.stat().st_size)
         names = {"KeyBound-Record": said["record"], "KeyBound-Identifier": said["identifier"]}
+        names |= {"KeyBound-Manifest": said["manifest"]}
         headers = {name: str(value) for name, value in names.items() if value is not None}
         made = Sent(output, KINDS[output.suffix], headers, state.limits, undo.pop_all())
     return made

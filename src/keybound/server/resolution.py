@@ -205,11 +205,14 @@ async def _of_content(request: Request, state: State) -> list[dict[str, Any]]:
         state.count_public(request)
         asked = state.pool.ask("look up", *recording, false_alarms=FALSE_ALARMS)
         told = await in_fixed_time(state.limits.fixed_s, asked, lambda one: one["seconds"])
-    return [
-        {"manifestId": told["manifests"][name], "record": record}
-        for name, record in told["records"].items()
-        if name in told["manifests"]
-    ]
+    records: dict[str, dict[str, Any]] = {}
+    for track in told["tracks"]:  # one in which the audio confirms it is enough
+        for name, record in track.items():
+            if name not in records or not record["claimed"]:
+                records[name] = record
+    manifests = told["manifests"]
+    own = [(name, record) for name, record in records.items() if name in manifests]
+    return [{"manifestId": manifests[name], "record": record} for name, record in own]
 
 
 def _named(value: str) -> Named:

@@ -8,6 +8,7 @@ from starlette.requests import Request
 
 from keybound import stages
 from keybound.server import links
+from keybound.server.bench import Setup
 from keybound.server.counting import Count, Network, address_of
 from keybound.server.limits import Limits, RefusedError
 from keybound.server.metrics import Metrics
@@ -15,6 +16,7 @@ from keybound.server.pool import Pool
 from keybound.server.registered import Registered
 from keybound.server.spool import Spool
 from keybound.server.streams import Streams
+from keybound.watermark.signing import Credentials
 
 
 @dataclass
@@ -27,6 +29,8 @@ class State:
     allowed: frozenset[tuple[str, int]] = links.NONE  # addresses for links in tests
     place: str | None = None  # of the registry
     signer: str | None = None  # file of the key that signs verdicts
+    signs: Credentials | None = None  # what marked files are signed with, where it is asked for
+    trusted: str | None = None  # certificates as PEM, under which signers of manifests are trusted
     proxies: tuple[Network, ...] = ()  # whose X-Forwarded-For is believed
     metrics: Metrics = field(default_factory=Metrics)
     count: Count = field(init=False)
@@ -39,7 +43,8 @@ class State:
         self.count = Count(self.limits)
         if self.place is not None:
             self._registry = Registered(self.place)
-            self.streams = Streams(self.limits, self.model, self.place)
+            setup = Setup.within(self.limits, self.model, self.place)
+            self.streams = Streams(self.limits, setup)
 
     @property
     def registry(self) -> Registered:
@@ -55,7 +60,9 @@ class State:
     @contextlib.asynccontextmanager
     async def open(self, _: object = None) -> AsyncIterator[None]:
         """Hold the registry, the workers and the folder of uploads while the service runs."""
-        self.pool = Pool(self.limits, self.model, self.place, self.signer)
+        setup = Setup.within(self.limits, self.model, self.place)
+        setup = setup._replace(signer=self.signer, signs=self.signs, trusted=self.trusted)
+        self.pool = Pool(self.limits, setup)
         with stages.scratch() as folder:
             self.spool = Spool(folder, self.limits)
             try:

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 from keybound.errors import DEBUG
-from keybound.server.jobs import Setup
+from keybound.server.bench import Setup
 from keybound.server.limits import Limits, RefusedError, busy
 from keybound.server.marking import DATA, DROP, END, FAILED, HEAD, OPEN, TAKEN
 from keybound.server.pool import START_S, THREADS, kill
@@ -90,10 +90,8 @@ class Stream:
 class Streams:
     """All streams of a service, and the process that marks them."""
 
-    def __init__(self, limits: Limits, model: str | None, place: str | None) -> None:
-        self._limits = limits
-        most = (limits.longest_s, limits.decoded_bytes, limits.worker_bytes)
-        self._setup = Setup(model, *most, place, None)
+    def __init__(self, limits: Limits, setup: Setup) -> None:
+        self._limits, self._setup = limits, setup
         self._open: dict[int, Stream] = {}
         self._process: Process | None = None
         self._reading: asyncio.Task[None] | None = None

@@ -18,14 +18,15 @@ import numpy as np
 from keybound.crypto.signing import SigningKey
 from keybound.errors import DEBUG, KeyBoundError, explain
 from keybound.provenance.registry import Registry
-from keybound.server.jobs import INTERNAL, JOBS, Bench, Setup
+from keybound.server.bench import Bench, Setup
+from keybound.server.jobs import INTERNAL, JOBS
 from keybound.watermark.watermarker import Watermarker
 
 
 def main() -> None:
     """Answer jobs until standard input ends."""
     # Not an argument: the address of a registry may hold a password, and all see arguments.
-    setup = Setup(*json.loads(sys.stdin.buffer.readline()))
+    setup = Setup.parse(sys.stdin.buffer.readline())
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # what a library prints is no answer
     warnings.simplefilter("ignore")  # which may name key files
@@ -36,7 +37,8 @@ def main() -> None:
     limit(resource.RLIMIT_DATA, setup.worker_bytes)
     limit(resource.RLIMIT_CORE, 0)
     signer = None if setup.signer is None else SigningKey.read(setup.signer)
-    bench = Bench(setup, marker, registry, signer)
+    certified = None if setup.signs is None else setup.signs.signer()
+    bench = Bench(setup, marker, registry, signer, certified)
     _say(answers, {"ready": marker.card.weights})
     for line in sys.stdin.buffer:
         _say(answers, answer(bench, **json.loads(line)))

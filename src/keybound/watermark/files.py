@@ -219,10 +219,7 @@ def _pushed(
     progress: Progress,
 ) -> StreamDetector:
     """Return a detector to which a whole file was pushed."""
-    with recordings.Reader(recording, track) as file:
-        if file.frames > longest_s * file.sample_rate:
-            what = f"{recording} is longer than {longest_s:g} s"
-            raise AudioError(what, hint="cut it into shorter recordings")
+    with recordings.Reader(recording, track, longest_s=longest_s) as file:
         stream = marker.detector(file.sample_rate, options, channels=file.channels, levels=levels)
         held = None  # the last block ends the stream
         for block in _blocks(file, progress):
@@ -233,10 +230,10 @@ def _pushed(
     return stream
 
 
-def seconds_of(recording: str | os.PathLike[str]) -> float:
-    """Return the length of a file; infinity where only its end tells."""
-    with recordings.Reader(recording) as file:
-        return file.frames / file.sample_rate if file.frames > 0 else math.inf
+def seconds_of(recording: str | os.PathLike[str], longest_s: float = math.inf) -> float:
+    """Return the length of a file; refuse one that is longer than `longest_s`."""
+    with recordings.Reader(recording, longest_s=longest_s) as file:
+        return file.frames / file.sample_rate
 
 
 def levels_of(recording: str | os.PathLike[str], track: int = 0) -> Levels:

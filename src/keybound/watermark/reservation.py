@@ -78,13 +78,18 @@ class Reservation:
 def issue(known: Registry, serial: int, *, public: bool = False) -> Issued:
     """Return the identifier of a serial that the registry drew."""
     if public:
-        number = known.issuer
-        if number is None:
-            what = "public identifiers need an issuer's number, and this registry has none"
-            raise RegistryError(what, hint=ISSUER_HINT)
-        return Issued(serial, identifier.public(serial, number), None)
+        return Issued(serial, identifier.public(serial, issuer_of(known)), None)
     key = known.newest_key()
     return Issued(serial, identifier.keyed(serial, Permutation(key)), key.id)
+
+
+def issuer_of(known: Registry) -> int:
+    """Return the number that public identifiers of a registry carry; raise an error without one."""
+    number = known.issuer
+    if number is None:
+        what = "public identifiers need an issuer's number, and this registry has none"
+        raise RegistryError(what, hint=ISSUER_HINT)
+    return number
 
 
 def reserve(

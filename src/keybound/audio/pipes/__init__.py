@@ -59,9 +59,6 @@ class Input(Protocol):
     def output(self, stream: BinaryIO) -> Output:
         """Return what writes a recording alike to a pipe."""
 
-    def mend(self, file: BinaryIO) -> None:
-        """Write the length into the header of a file that holds the recording, all of it."""
-
 
 def opened(stream: BinaryIO) -> Input:
     """Return the recording that comes through standard input, by its header."""
@@ -92,6 +89,6 @@ def spooled(stream: BinaryIO) -> Iterator[Path]:
             raise AudioError(f"{raw.NAME} is empty", hint="it has no bytes")
         with path.open("rb+") as file, contextlib.suppress(AudioError):  # others need no length
             own = opened(file)
-            if not own.frames:
+            if isinstance(own, WavInput) and not own.frames:
                 own.mend(file)
         yield path

@@ -8,17 +8,15 @@ import numpy as np
 import numpy.typing as npt
 import soundfile as sf
 
+from keybound.audio import headers
 from keybound.audio.arrays import Samples, check_content, check_rate, encodable
 from keybound.audio.metadata import flac
 from keybound.audio.pipes import raw
 from keybound.errors import AudioError
 from keybound.types import Floats
 
-UNKNOWN_FRAMES = 1 << 48  # libsndfile gives more to a FLAC of unknown length
 READ_S = 0.1
 GATHER_S = 0.05  # for which blocks that are there are joined
-MEND_S = 15.0  # that is decoded at once to count frames
-TOTAL_AT = 21  # where the number of frames begins in the file
 ENDLESS = 1 << 62  # bytes: what libsndfile is told of a pipe's length
 
 
@@ -47,7 +45,7 @@ class FlacInput:
         self._file.seekable = lambda: False  # else soundfile seeks after each read, to where it is
         self.sample_rate, self.channels = check_rate(self._file.samplerate), self._file.channels
         self.subtype = str(self._file.subtype)
-        self.frames = self._file.frames if 0 <= self._file.frames < UNKNOWN_FRAMES else 0
+        self.frames = 0 if headers.is_unknown(self._file.frames) else self._file.frames
 
     def blocks(self, most: int) -> Iterator[Samples]:
         """Yield (frames, channels) as they come, at most so many at a time."""
@@ -83,17 +81,6 @@ class FlacInput:
             raise AudioError(f"{raw.NAME} is damaged or cut short", hint=hint)
         if not self._done:
             raise AudioError(f"{raw.NAME} holds no samples", hint="at least one frame is needed")
-
-    def mend(self, file: BinaryIO) -> None:
-        """Write the length into the header of a file that holds the recording, all of it."""
-        for _ in self.blocks(round(MEND_S * self.sample_rate)):
-            pass
-        self.check_end()
-        file.seek(TOTAL_AT)
-        (shared,) = file.read(1)  # its upper half says how deep samples are
-        total = (shared >> 4 << 36) | self._done
-        file.seek(TOTAL_AT)
-        file.write(total.to_bytes(5, "big"))
 
     def output(self, stream: BinaryIO) -> "FlacOutput":
         """Return what writes a recording alike to a pipe."""

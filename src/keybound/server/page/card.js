@@ -1,6 +1,6 @@
 // The card of one recording: what is checked, then what was found.
 
-import { carried, claims, sentence, words } from "./words.js";
+import { carried, claimedBy, claims, heard, sentence, words } from "./words.js";
 import { peaks, wave } from "./wave.js";
 
 const POINTS = 4000; // of the overview that a waveform is drawn from
@@ -17,9 +17,9 @@ export function addCard(list, name, place) {
       const said = words(found, seconds);
       card.dataset.state = found.present ? "marked" : "unmarked";
       part(".verdict").textContent = said.verdict;
-      part(".where").textContent = said.where;
+      part(".where").textContent = [heard(found), said.where].filter(Boolean).join(" ");
       part(".meaning").textContent = said.meaning;
-      part(".claimed").textContent = claims(found.claimed);
+      part(".claimed").textContent = claims(claimedBy(found));
       part(".manifest").textContent = carried(found.manifest);
       card.dataset.agreement = found.manifest?.agreement ?? "";
       part(".figures").textContent =
@@ -27,7 +27,8 @@ export function addCard(list, name, place) {
         `${found.evidence_threshold_s.toFixed(2)} s would be a mark.`;
       card.dataset.found = JSON.stringify(found);
       part(".found").hidden = false;
-      if (sound) picture(part, sound, seconds, found, blob);
+      // The browser decodes the first track alone.
+      if (sound && (found.track ?? 1) === 1) picture(part, sound, seconds, found, blob);
       card.setAttribute("aria-busy", "false");
     },
     fail(problem) {

@@ -34,6 +34,26 @@ export function words(found, seconds) {
   };
 }
 
+/** Return which audio tracks of a video are marked; nothing if there is only one. */
+export function heard(found) {
+  if (!found.tracks) return "";
+  const marked = found.tracks.filter((one) => one.present).map((one) => one.track);
+  const count = `The file has ${found.tracks.length} audio tracks`;
+  if (!marked.length) return `${count}, and none is marked.`;
+  return `${count}. Marked: ${marked.join(", ")}. This is track ${found.track}.`;
+}
+
+/** Return what the tracks of a recording claim, each identifier once. */
+export function claimedBy(found) {
+  const all = (found.tracks ?? [found]).flatMap((one) => one.claimed);
+  const confirmed = (one) => one.record?.claimed === false;
+  const names = [...new Set(all.map((one) => `${one.issuer} ${one.identifier}`))];
+  return names.map((name) => {
+    const same = all.filter((one) => `${one.issuer} ${one.identifier}` === name);
+    return same.find(confirmed) ?? same[0];
+  });
+}
+
 /** Return who is said to have made a recording; nothing if nobody is. */
 export function claims(claimed) {
   return claimed.map(claim).join(" ");

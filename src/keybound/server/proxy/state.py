@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from keybound import stages
-from keybound.audio.pipes import opened
 from keybound.errors import KeyBoundError
 from keybound.model.detection import FALSE_ALARMS
+from keybound.server.bench import Setup
 from keybound.server.limits import Limits, RefusedError
 from keybound.server.makers import Maker
 from keybound.server.marking import MARKED
@@ -44,8 +44,8 @@ class State:
     @contextlib.asynccontextmanager
     async def open(self, _: object = None) -> AsyncIterator[None]:
         """Hold the processes that mark while the proxy runs; each has proved that it can."""
-        self.pool = Pool(self.limits, self.model, self.place)
-        self.streams = Streams(self.limits, self.model, self.place)
+        setup = Setup.within(self.limits, self.model, self.place)
+        self.pool, self.streams = Pool(self.limits, setup), Streams(self.limits, setup)
         with stages.scratch() as folder:
             self.spool = Spool(folder, self.limits)
             try:
@@ -72,8 +72,6 @@ class State:
                         made.write(event.data)
                     event.check()
                 shutil.copyfile(said["output"], file.path)
-                with made.path.open("rb+") as stream_file:
-                    opened(stream_file).mend(stream_file)  # a stream does not say how long it is
                 for one in (file, made):
                     await self._detect(one, gone)
         except RefusedError as error:
@@ -84,5 +82,5 @@ class State:
 
     async def _detect(self, file: Upload, gone: asyncio.Future[None]) -> None:
         said = await self.pool.ask("detect", file, gone, false_alarms=FALSE_ALARMS)
-        if not said["found"]["present"]:
+        if not any(one["present"] for one in said["tracks"]):
             raise RefusedError(422, "no mark is found")
