@@ -10,7 +10,7 @@ import pytest
 import soundfile as sf
 from numpy.typing import NDArray
 
-from keybound.audio import pipes
+from keybound.audio import pipes, recordings
 from keybound.crypto.keys import Key
 from keybound.demo import SPEECH
 from keybound.errors import AudioError
@@ -61,7 +61,7 @@ def test_a_stream_is_what_a_file_is(
     made = run.finished()
     whole = sf.read(output, dtype="int16", always_2d=True)[0].astype(int)
     with pipes.spooled(io.BytesIO(out.getvalue())) as path:
-        stream = sf.read(path, dtype="int16", always_2d=True)[0]
+        stream = np.rint(recordings.read(path).samples * 32768).astype(int)
     assert np.abs(stream - whole).max() <= 1  # blocks of other lengths are summed in another order
     assert np.mean(stream == whole) > 0.999
     assert made.verdict is not None
