@@ -13,8 +13,8 @@ from keybound.identity.reading import read_public
 from keybound.output import Part
 from keybound.provenance.records import Entry
 from keybound.provenance.signed_verdicts import Finding
-from keybound.server.bench import Answer, Bench, seconds_of
 from keybound.server.makers import Maker
+from keybound.server.tools import Answer, Tools, seconds_of
 from keybound.types import Analysis
 from keybound.watermark import agreement, files, identification, statements, verification
 from keybound.watermark.candidates import Known
@@ -26,32 +26,32 @@ from keybound.watermark.verdict import GRADES
 INTERNAL = (RegistryError, KeyFileError, RecordError)
 
 
-def detect(bench: Bench, path: str, false_alarms: float) -> Answer:
+def detect(tools: Tools, path: str, false_alarms: float) -> Answer:
     """Return the detection in each track, and whether one claims an identifier of this registry."""
-    how, most = DetectOptions(false_alarms=false_alarms), bench.setup.longest_s
+    how, most = DetectOptions(false_alarms=false_alarms), tools.setup.longest_s
     heard, own = [], False
-    for track in bench.tracks(path):
-        with bench.limited():
-            found = files.detect(bench.marker, path, how, track=track, longest_s=most)
+    for track in tools.tracks(path):
+        with tools.limited():
+            found = files.detect(tools.marker, path, how, track=track, longest_s=most)
         claims = read_public(found) if found.present else []
-        issuer = bench.registry.issuer if bench.registry is not None and claims else None
+        issuer = tools.registry.issuer if tools.registry is not None and claims else None
         own = own or (issuer is not None and any(one.issuer == issuer for one in claims))
-        with bench.limited():
-            manifest = agreement.of_file(path, found, claims, trusted=bench.setup.trusted)
+        with tools.limited():
+            manifest = agreement.of_file(path, found, claims, trusted=tools.setup.trusted)
         heard.append(as_plain(found, claims, manifest))
     return {"tracks": heard, "own": own}
 
 
-def look_up(bench: Bench, path: str, false_alarms: float) -> Answer:
+def look_up(tools: Tools, path: str, false_alarms: float) -> Answer:
     """Return what the records of public identifiers say, by identifier in each track.
 
     None of it is a free field. `manifests` are the ids of those that the records keep.
     """
     manifests: dict[str, str] = {}
     tracks, seconds = [], 0.0
-    for track in bench.tracks(path):
-        found = bench.analysed(path, track, false_alarms)
-        made = identification.identify_public(bench.marker.card, found, Known(bench.known))
+    for track in tools.tracks(path):
+        found = tools.analysed(path, track, false_alarms)
+        made = identification.identify_public(tools.marker.card, found, Known(tools.known))
         said = {}
         for one, entry in made:
             if entry is not None and one.identifier is not None:
@@ -73,12 +73,12 @@ def public_record(entry: Entry, *, claimed: bool) -> Answer:
 
 
 def identify(
-    bench: Bench, path: str, false_alarms: float, grade_only: bool, signed: bool
+    tools: Tools, path: str, false_alarms: float, grade_only: bool, signed: bool
 ) -> Answer:
     """Return which recording it is and whose, for each mark; or the highest grade alone."""
     made = [
-        _identify(bench, path, bench.analysed(path, one, false_alarms), grade_only, signed)
-        for one in bench.tracks(path, signed=signed)
+        _identify(tools, path, tools.analysed(path, one, false_alarms), grade_only, signed)
+        for one in tools.tracks(path, signed=signed)
     ]
     if len(made) == 1:
         return made[0]
@@ -91,9 +91,9 @@ def identify(
     return {"answer": answer, "seconds": sum(one["seconds"] for one in made)}
 
 
-def _identify(bench: Bench, path: str, found: Analysis, grade_only: bool, signed: bool) -> Answer:
+def _identify(tools: Tools, path: str, found: Analysis, grade_only: bool, signed: bool) -> Answer:
     """Return what `identify` does of one track."""
-    made = identification.identify(bench.marker.card, found, Known(bench.known))
+    made = identification.identify(tools.marker.card, found, Known(tools.known))
     usual = "present" if found.detection.present else "none"
     answer: Answer = {"grade": max([usual, *(one.grade for one in made)], key=GRADES.index)}
     said = [statements.of_identified(one, found.detection) for one in made]
@@ -102,20 +102,20 @@ def _identify(bench: Bench, path: str, found: Analysis, grade_only: bool, signed
         said = [Finding(answer["grade"], bound=said[0].bound)]  # the best comes first
     else:
         answer["marks"] = [identified_as_plain(one) for one in made]
-        trusted = bench.setup.trusted
-        beside = agreement.of_marks(path, found.detection, made, bench.known, trusted)
+        trusted = tools.setup.trusted
+        beside = agreement.of_marks(path, found.detection, made, tools.known, trusted)
         answer["manifest"] = None if beside is None else beside.as_plain()
-    return bench.answered(path, found, answer, said if signed else [])
+    return tools.answered(path, found, answer, said if signed else [])
 
 
 def verify(
-    bench: Bench, path: str, false_alarms: float, party: str, grade_only: bool, signed: bool
+    tools: Tools, path: str, false_alarms: float, party: str, grade_only: bool, signed: bool
 ) -> Answer:
     """Return whether it is this party's mark, in the best of several tracks; or the grade alone."""
     made = []
-    for track in bench.tracks(path, signed=signed):
-        found = bench.analysed(path, track, false_alarms)
-        made.append(_verify(bench, path, found, party, grade_only, signed))
+    for track in tools.tracks(path, signed=signed):
+        found = tools.analysed(path, track, false_alarms)
+        made.append(_verify(tools, path, found, party, grade_only, signed))
     best = _best(made)
     if len(made) > 1 and not grade_only:
         made[best]["answer"] = {"track": best + 1} | made[best]["answer"]
@@ -123,18 +123,18 @@ def verify(
 
 
 def _verify(
-    bench: Bench, path: str, found: Analysis, party: str, grade_only: bool, signed: bool
+    tools: Tools, path: str, found: Analysis, party: str, grade_only: bool, signed: bool
 ) -> Answer:
     """Return what `verify` does of one track."""
-    claims = [bench.claim(party)]
-    (verdict,) = verification.judge(bench.marker.card, found, claims, Known(bench.known))
+    claims = [tools.claim(party)]
+    (verdict,) = verification.judge(tools.marker.card, found, claims, Known(tools.known))
     said = statements.of_verdict(party, verdict)
     if grade_only:
         answer: Answer = {"grade": verdict.grade}
         said = Finding(verdict.grade, party, bound=said.bound)
     else:
         answer = {"party": party} | verdict_as_plain(verdict)
-    return bench.answered(path, found, answer, [said] if signed else [])
+    return tools.answered(path, found, answer, [said] if signed else [])
 
 
 def _best(made: Sequence[Answer]) -> int:
@@ -144,7 +144,7 @@ def _best(made: Sequence[Answer]) -> int:
 
 
 def embed(
-    bench: Bench,
+    tools: Tools,
     path: str,
     maker: dict[str, Any],
     least_s: float = 0.0,
@@ -154,16 +154,16 @@ def embed(
 
     One that is shorter than `least_s` is refused. With `c2pa` it is signed.
     """
-    card = bench.marker.card
-    with bench.limited():
-        length_s = files.seconds_of(path, bench.setup.longest_s)
+    card = tools.marker.card
+    with tools.limited():
+        length_s = files.seconds_of(path, tools.setup.longest_s)
         suffix = recordings.suffix_of(Path(path))
     if suffix in containers.MUXERS:
         raise AudioError(f"{path} is a video", hint="keybound embed marks videos")
     output = Path(path).with_name(f"marked{suffix}")
-    signature = bench.signature(path, output) if c2pa else None
-    given = Maker(**maker).give(bench.registry, card.bits, length_s)
-    sign = None if signature is None else signature.signing(given.reserved, bench.known.issuer)
+    signature = tools.signature(path, output) if c2pa else None
+    given = Maker(**maker).give(tools.registry, card.bits, length_s)
+    sign = None if signature is None else signature.signing(given.reserved, tools.known.issuer)
     record: list[int] = []
 
     def appear(part: Part, made: files.Written) -> None:
@@ -171,12 +171,12 @@ def embed(
         if given.known is None:
             part.publish()
             return
-        with bench.unlimited():
+        with tools.unlimited():
             record.append(given.known.appear(given.reserved.stamped(card, made), part))
 
-    with bench.limited():
+    with tools.limited():
         options, rho = given.reserved.options, given.whose.rho
-        made = files.embed(bench.marker, path, output, options, rho=rho, sign=sign, appear=appear)
+        made = files.embed(tools.marker, path, output, options, rho=rho, sign=sign, appear=appear)
     answer: Answer = {"output": str(output), "identifier": given.identifier}
     answer["record"] = record[0] if record else None
     return answer | {"manifest": None if made.manifest is None else made.manifest.id}

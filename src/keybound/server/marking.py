@@ -26,9 +26,9 @@ from keybound.audio.pipes import Input, opened
 from keybound.audio.pipes.wav import WavInput
 from keybound.errors import AudioError, KeyBoundError, explain
 from keybound.provenance.registry import Registry
-from keybound.server.bench import Setup
 from keybound.server.jobs import INTERNAL, check_length
 from keybound.server.makers import Given, Maker
+from keybound.server.tools import Setup
 from keybound.server.worker import limit
 from keybound.watermark.pipes import Passing
 from keybound.watermark.watermarker import Watermarker

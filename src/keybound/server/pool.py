@@ -14,9 +14,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from keybound.errors import DEBUG, KeyBoundError
-from keybound.server.bench import Setup
 from keybound.server.limits import Limits, RefusedError, busy
 from keybound.server.spool import Upload
+from keybound.server.tools import Setup
 
 START_S = 60.0
 LINE_BYTES = 4 << 20  # of an answer; thirty minutes of spans take a tenth of it

@@ -8,7 +8,6 @@ from starlette.requests import Request
 
 from keybound import stages
 from keybound.server import links
-from keybound.server.bench import Setup
 from keybound.server.counting import Count, Network, address_of
 from keybound.server.limits import Limits, RefusedError
 from keybound.server.metrics import Metrics
@@ -16,6 +15,7 @@ from keybound.server.pool import Pool
 from keybound.server.registered import Registered
 from keybound.server.spool import Spool
 from keybound.server.streams import Streams
+from keybound.server.tools import Setup
 from keybound.watermark.signing import Credentials
 
 

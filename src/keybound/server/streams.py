@@ -14,10 +14,10 @@ from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 from keybound.errors import DEBUG
-from keybound.server.bench import Setup
 from keybound.server.limits import Limits, RefusedError, busy
 from keybound.server.marking import DATA, DROP, END, FAILED, HEAD, OPEN, TAKEN
 from keybound.server.pool import START_S, THREADS, kill
+from keybound.server.tools import Setup
 
 AHEAD = 32  # frames of a stream that may wait to be marked
 FRAME_BYTES = 1 << 16

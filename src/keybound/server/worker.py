@@ -18,8 +18,8 @@ import numpy as np
 from keybound.crypto.signing import SigningKey
 from keybound.errors import DEBUG, KeyBoundError, explain
 from keybound.provenance.registry import Registry
-from keybound.server.bench import Bench, Setup
 from keybound.server.jobs import INTERNAL, JOBS
+from keybound.server.tools import Setup, Tools
 from keybound.watermark.watermarker import Watermarker
 
 
@@ -38,17 +38,17 @@ def main() -> None:
     limit(resource.RLIMIT_CORE, 0)
     signer = None if setup.signer is None else SigningKey.read(setup.signer)
     certified = None if setup.signs is None else setup.signs.signer()
-    bench = Bench(setup, marker, registry, signer, certified)
+    tools = Tools(setup, marker, registry, signer, certified)
     _say(answers, {"ready": marker.card.weights})
     for line in sys.stdin.buffer:
-        _say(answers, answer(bench, **json.loads(line)))
+        _say(answers, answer(tools, **json.loads(line)))
 
 
-def answer(bench: Bench, do: str, path: str, **options: Any) -> dict[str, Any]:
+def answer(tools: Tools, do: str, path: str, **options: Any) -> dict[str, Any]:
     """Return what a job gives, or why it gives nothing."""
     tempfile.tempdir = str(Path(path).parent)  # so that all of a request goes with its folder
     try:
-        return JOBS[do](bench, path=path, **options)
+        return JOBS[do](tools, path=path, **options)
     except (KeyBoundError, OSError) as error:
         if isinstance(error, INTERNAL):
             return {"failed": type(error).__name__}

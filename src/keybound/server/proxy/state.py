@@ -10,7 +10,6 @@ from pathlib import Path
 from keybound import stages
 from keybound.errors import KeyBoundError
 from keybound.model.detection import FALSE_ALARMS
-from keybound.server.bench import Setup
 from keybound.server.limits import Limits, RefusedError
 from keybound.server.makers import Maker
 from keybound.server.marking import MARKED
@@ -19,6 +18,7 @@ from keybound.server.pool import Pool
 from keybound.server.proxy.upstream import Upstream
 from keybound.server.spool import Spool, Upload
 from keybound.server.streams import Streams
+from keybound.server.tools import Setup
 
 LEAST_S = 1.0  # of speech that is marked: below it a mark is easily lost
 PCM_HZ = 24_000  # of raw samples, which do not say it

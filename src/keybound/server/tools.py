@@ -54,7 +54,7 @@ class Setup(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Bench:
+class Tools:
     """What a worker has at hand: networks, and a registry where the service has one."""
 
     setup: Setup
