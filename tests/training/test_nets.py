@@ -8,7 +8,7 @@ import torch
 from keybound.errors import RecipeError
 from keybound.training import hearing, nets
 from keybound.training.recipe import ModelSpec
-from keybound.training.spectra import HOP, RATE, LogMel, Spectrum, mel_bank, to_blocks
+from keybound.training.spectra import HOP, RATE, LogMel, Spectrum, line, mel_bank, to_blocks
 
 NARROW = ModelSpec(width=16, expansion=2)  # all blocks of the released model
 SMALL = {
@@ -115,8 +115,8 @@ def span(value: torch.Tensor, x: torch.Tensor) -> tuple[int, int]:
 
 def test_emphasis_is_a_line_through_its_points():
     hz = torch.tensor([0.0, 100.0, 150.0, 200.0, 4000.0])
-    assert nets.emphasis(((0.0, 1.0),), hz).tolist() == [1.0] * 5
-    found = nets.emphasis(((100.0, 0.2), (200.0, 0.6), (400.0, 1.4)), hz)
+    assert line(((0.0, 1.0),), hz).tolist() == [1.0] * 5
+    found = line(((100.0, 0.2), (200.0, 0.6), (400.0, 1.4)), hz)
     assert found.tolist() == pytest.approx([0.2, 0.2, 0.4, 0.6, 1.4])
 
 

@@ -9,7 +9,6 @@ Shapes: a waveform is (batch, samples), its length a multiple of HOP; features a
 
 from collections.abc import Callable
 from functools import cache
-from itertools import pairwise
 from typing import cast
 
 import torch
@@ -26,6 +25,7 @@ from keybound.training.spectra import (
     RATE,
     LogMel,
     Spectrum,
+    line,
     mel_bank,
     project_code,
     to_blocks,
@@ -123,7 +123,7 @@ class SpectralEmbedder(nn.Module):
         nn.init.zeros_(cast(Tensor, self.out.bias))
         self.register_buffer("bank", mel_bank(spec.bands, BINS), persistent=False)
         hz = self.bank @ torch.linspace(0, RATE / 2, BINS) / self.bank.sum(1)
-        self.register_buffer("emphasis", emphasis(spec.emphasis, hz)[:, None], False)  # (bands, 1)
+        self.register_buffer("emphasis", line(spec.emphasis, hz)[:, None], False)  # (bands, 1)
 
     def gains(self, features: Tensor, code: Tensor) -> Tensor:
         """Return the gain of each bin in nepers: (batch, BINS, frames)."""
@@ -144,14 +144,6 @@ class SpectralEmbedder(nn.Module):
         with torch.autocast(x.device.type, enabled=False):
             blocks = self.spectrum.inverse(real * change.float(), imag * change.float())
             return blocks.transpose(1, 2).reshape(x.shape[0], -1)
-
-
-def emphasis(points: tuple[tuple[float, float], ...], hz: Tensor) -> Tensor:
-    """Return a line through (Hz, factor) at some frequencies, level beyond its ends."""
-    factor = torch.full_like(hz, points[0][1])
-    for (low, below), (high, above) in pairwise(points):
-        factor += (above - below) * ((hz - low) / (high - low)).clamp(0, 1)
-    return factor
 
 
 def _embedder_blocks(spec: ModelSpec, count: int, looking: int) -> Stack:

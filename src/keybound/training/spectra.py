@@ -5,6 +5,7 @@ Time is cut into blocks of HOP samples; an analysis window spans two blocks. Sha
 """
 
 import math
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -31,6 +32,14 @@ def mel_bank(bands: int, bins: int, rate: int = RATE) -> Tensor:
     place = place.clamp(0, bands - 1)
     bank = 1 - (place[None] - torch.arange(bands, dtype=torch.float64)[:, None]).abs()
     return bank.clamp(min=0).float()
+
+
+def line(points: tuple[tuple[float, float], ...], hz: Tensor) -> Tensor:
+    """Return a line through (Hz, factor) at some frequencies, level beyond its ends."""
+    factor = torch.full_like(hz, points[0][1])
+    for (low, below), (high, above) in pairwise(points):
+        factor += (above - below) * ((hz - low) / (high - low)).clamp(0, 1)
+    return factor
 
 
 class Spectrum(nn.Module):
