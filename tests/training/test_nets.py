@@ -1,12 +1,15 @@
 """The networks: exact spectra, bounded marks, finite context, nothing that breaks on silence."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 from keybound.errors import RecipeError
 from keybound.training import hearing, nets
+from keybound.training.checkpoint import grown
+from keybound.training.losses import pool
 from keybound.training.recipe import ModelSpec
 from keybound.training.spectra import HOP, RATE, LogMel, Spectrum, line, mel_bank, to_blocks
 
@@ -142,16 +145,31 @@ def test_the_spectral_embedder_looks_at_most_200_ms_ahead():
     assert max(behind) <= 1.4  # finite
 
 
-def test_the_detector_looks_at_most_half_a_second_to_either_side():
-    _, detector = nets.build(NARROW)
+@pytest.mark.parametrize(("spans", "most_s"), [((), 0.490), ((49,), 0.850)])
+def test_the_detector_looks_no_further_than_it_says(spans, most_s):
+    _, detector = nets.build(replace(NARROW, presence_spans=spans))
     x = (0.1 * torch.randn(1, 150 * HOP)).requires_grad_()
     presence, logits = detector(x)
     for frame in (74, 75):
         middle = frame * HOP + HOP // 2
         for value in (presence[0, frame], logits[0, :, frame].sum()):
             first, last = span(value, x)
-            assert max(middle - first, last - middle) / RATE <= 0.490 <= 0.500
+            assert max(middle - first, last - middle) / RATE <= most_s
             assert min(middle - first, last - middle) / RATE >= 0.300  # it uses what it may
+
+
+def test_a_weight_of_its_own_pools_bits_as_presence_did(speech):
+    _, plain = nets.build(NARROW)
+    _, longer = nets.build(replace(NARROW, presence_spans=(49,)))
+    longer.load_state_dict(grown(plain.state_dict(), longer))
+    for one, other in zip(plain(speech), longer(speech), strict=True):
+        assert torch.allclose(one, other, atol=1e-4)
+    before = pool(*longer(speech))
+    longer.heads.presence.bias.data += 1.0  # presence may change
+    after = pool(*longer(speech))
+    ratio = after / before
+    assert (ratio > 0).all()  # but no bit
+    assert torch.allclose(ratio, ratio[:, :1].expand_as(ratio), rtol=1e-3)
 
 
 @pytest.mark.parametrize("blocks", [1, 7, 8, 10, 15])
@@ -159,7 +177,7 @@ def test_the_detector_has_as_many_blocks_as_asked(blocks):
     detector = nets.Detector(ModelSpec(width=16, detector_blocks=blocks))
     assert len(detector.blocks) == blocks
     reach = 2 + 6 + sum(block.pad[0] for block in detector.blocks)
-    assert reach <= detector.CONTEXT
+    assert reach <= detector.context
 
 
 def test_a_detector_too_deep_for_its_context_is_refused():

@@ -18,7 +18,7 @@ from keybound.errors import RecipeError
 from keybound.training import nets
 from keybound.training.recipe import Recipe, from_tree, to_tree
 
-WIDENED = re.compile(r"\.(expand\.weight|expand\.bias|contract\.weight)$")
+WIDENED = re.compile(r"\.(expand\.weight|expand\.bias|contract\.weight|mix\.weight)$")
 NEW = re.compile(r"(analysis|synthesis|blocks)\.\d+\.")  # may lack in weights
 
 
@@ -61,17 +61,18 @@ def fresh(recipe: Recipe, device: torch.device, init: dict[str, Tensor] | None =
 def grown(init: dict[str, Tensor], net: nn.Module) -> dict[str, Tensor]:
     """Return a network's weights from those of one as large, or smaller, that computes the same.
 
-    It may have more blocks, which add nothing yet, and wider ones.
+    It may have more blocks, which add nothing yet, and wider ones, and judge presence over longer
+    spans, with a weight of its own for bits, which is at first what presence is.
     """
     whole, hint = {}, "its [model] must be that of the weights, or have more or wider blocks"
     for name, value in net.state_dict().items():
-        old = init.get(name)
+        old = init.get(name, init.get(name.replace("heads.weight.", "heads.")))
         if old is None and name.endswith(".scale"):
             value.zero_()
         elif old is not None and old.shape == value.shape:
             value.copy_(old)
         elif old is not None and WIDENED.search(name) and len(old) <= len(value):
-            if name.endswith("contract.weight"):
+            if name.endswith(("contract.weight", "mix.weight")):
                 value.zero_()
             value[tuple(slice(n) for n in old.shape)] = old
         elif old is not None or not NEW.match(name):

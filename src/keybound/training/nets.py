@@ -152,46 +152,72 @@ def _embedder_blocks(spec: ModelSpec, count: int, looking: int) -> Stack:
     return Stack(*[Block(spec.width, spec.expansion, 6 - f, f) for f in ahead])
 
 
-class Heads(nn.Module):
-    """Per-frame payload logits, and presence that may look at how steadily the logits agree."""
+class Presence(nn.Module):
+    """A value for each frame, from its features and how steady the logits around it are.
 
-    SPAN = 13  # frames over which logits are averaged before their size is judged
+    Logits are averaged over each of `spans` frames before their size is judged.
+    """
 
-    def __init__(self, width: int, bits: int) -> None:
+    def __init__(self, width: int, bits: int, spans: tuple[int, ...]) -> None:
         super().__init__()
-        self.logits = nn.Conv1d(width, bits, 1)
-        self.mix = nn.Conv1d(width + bits, 64, 1)
+        self.spans = spans
+        self.mix = nn.Conv1d(width + len(spans) * bits, 64, 1)
         self.presence = nn.Conv1d(64, 1, 1)
 
-    def forward(self, h: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, h: Tensor, logits: Tensor) -> Tensor:
+        """Return values within the limit (batch, frames) of features and logits."""
+        steady = [F.avg_pool1d(logits, span, 1, span // 2).abs() for span in self.spans]
+        raw = self.presence(F.silu(self.mix(torch.cat([h, *steady], 1))))[:, 0].float()
+        return PRESENCE_LIMIT * torch.tanh(raw / PRESENCE_LIMIT)
+
+
+class Heads(Presence):
+    """Per-frame payload logits and presence.
+
+    With longer spans than the usual one, presence no longer says how much the bits of a frame are
+    worth. A weight of their own does, and scales them so that pooling by presence pools by it.
+    """
+
+    SPAN = 13
+
+    def __init__(self, width: int, bits: int, longer: tuple[int, ...] = ()) -> None:
+        super().__init__(width, bits, (self.SPAN, *longer))
+        self.logits = nn.Conv1d(width, bits, 1)
+        self.weight = Presence(width, bits, (self.SPAN,)) if longer else None
+
+    def forward(self, h: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         """Return presence logits (batch, frames) and payload logits (batch, bits, frames)."""
         logits = self.logits(h)
-        steady = F.avg_pool1d(logits, self.SPAN, 1, self.SPAN // 2).abs()
-        raw = self.presence(F.silu(self.mix(torch.cat([h, steady], 1))))[:, 0].float()
-        return PRESENCE_LIMIT * torch.tanh(raw / PRESENCE_LIMIT), logits.float()
+        presence = super().forward(h, logits)
+        if self.weight is None:
+            return presence, logits.float()
+        worth = torch.exp(self.weight(h, logits) - presence)[:, None]
+        return presence, logits.float() * worth
 
 
 class Detector(nn.Module):
     """Read presence and logits in each block of 20 ms from log-mel features at twice that rate.
 
-    Frame j describes samples HOP*j to HOP*(j+1). It depends on `CONTEXT` frames to either side
-    and on the windows of the last of them: at most 490 ms from its middle.
+    Frame j describes samples HOP*j to HOP*(j+1). It depends on `context` frames to either side
+    and on the windows of the last of them: at most 490 ms from its middle, or as much more as half
+    of the longest span that presence is judged over.
     """
 
-    CONTEXT = 23
+    BLOCKS_SEE = 15  # frames to either side, all of them together
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
         self.spectrum = Spectrum()
         self.features = LogMel(past=2, future=2)
         self.project = nn.Conv1d(2 * MELS, spec.width, 1)
-        spare = self.CONTEXT - 2 - Heads.SPAN // 2 - spec.detector_blocks
+        spare = self.BLOCKS_SEE - spec.detector_blocks
         if spare < 0:
             raise RecipeError("too many detector blocks for its context", hint="at most 15")
         wide = min(spare, spec.detector_blocks)  # blocks that see 2 ahead, the others 1
         sides = [2] * wide + [1] * (spec.detector_blocks - wide)
         self.blocks = Stack(*[Block(spec.width, spec.detector_expansion, s, s) for s in sides])
-        self.heads = Heads(spec.width, spec.bits)
+        self.heads = Heads(spec.width, spec.bits, spec.presence_spans)
+        self.context = 2 + self.BLOCKS_SEE + max(self.heads.spans) // 2
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return presence logits (batch, frames) and payload logits (batch, bits, frames)."""

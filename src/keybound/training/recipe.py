@@ -40,6 +40,7 @@ class ModelSpec:
     synthesis_blocks: int = 6
     detector_blocks: int = 10
     detector_expansion: int = 2
+    presence_spans: tuple[int, ...] = ()  # odd numbers of frames beside 13, spectral only
     bands: int = 40  # gains a frame, spectral only
     max_gain_nepers: float = 0.6  # 5.2 dB either way, spectral only
     emphasis: tuple[tuple[float, float], ...] = ((0.0, 1.0),)  # (Hz, what gains are scaled by)
