@@ -175,7 +175,8 @@ class Heads(Presence):
     """Per-frame payload logits and presence.
 
     With longer spans than the usual one, presence no longer says how much the bits of a frame are
-    worth. A weight of their own does, and scales them so that pooling by presence pools by it.
+    worth. A weight of their own does: where it is lower, logits are scaled down, so that pooling by
+    presence pools by it.
     """
 
     SPAN = 13
@@ -191,7 +192,7 @@ class Heads(Presence):
         presence = super().forward(h, logits)
         if self.weight is None:
             return presence, logits.float()
-        worth = torch.exp(self.weight(h, logits) - presence)[:, None]
+        worth = torch.exp(-F.relu(presence - self.weight(h, logits)))[:, None]
         return presence, logits.float() * worth
 
 
