@@ -193,6 +193,11 @@ def all_rows(clips: int = 40) -> list[Row]:
         rows.append(facts(method, 0.5, bits))
         rows += clip_rows(method, ("clean", "denoiser", "lyra-6", "noise-10"), clips, ease=ease)
         rows += quality_rows(method, clips, 3.6 + (1 - ease) * 4)
+    for seconds in (3.0, 10.0):  # marks for longer excerpts, on clips of that length
+        method = f"excerpt/{seconds:g}"
+        rows.append(facts(method, 0.5))
+        rows += clip_rows(method, ("clean", "noise-10", "lyra-6", "lyra-3.2"), clips, seconds)
+        rows += [row | {"seconds": seconds} for row in quality_rows(method, clips, 4.55)]
     rows += set_rows("synthetic", paper, clips, ease=0.95)
     rows += set_rows("wideband", (*paper, "opus-16"), 6)
     for name in ("encodec-6", "encodec-6+noise-20", "encodec-6+denoiser", "dac-16", "bigvgan"):

@@ -17,7 +17,7 @@ from keybound.benchmark.report.tables import check_tables
 from keybound.cli import bench
 from keybound.cli.main import main
 from keybound.errors import KeyBoundError
-from keybound.model.networks import SHIPPED
+from keybound.model.networks import SHIPPED, shipped
 
 DATA = Path(__file__).parents[1] / "data"
 DEMO = Path(demo.__file__).parent
@@ -198,15 +198,27 @@ def test_bench_remove_trains_and_measures_removers(tmp_path, keybound, monkeypat
     assert {r["method"] for r in read_rows(rows)} == {"keybound", "study"}
 
 
-def test_lengths_and_false_alarms_are_printed_alike_by_one_process_or_two(keybound):
+def test_false_alarms_are_printed_alike_by_one_process_or_two(keybound):
     words = ("--speech", str(DATA), "--attack", "clean", "--attack", "gain", "--seconds", "1")
-    for verb, more in (("lengths", ("--most", "2")), ("false-alarms", ())):
-        alone, both = (
-            keybound("bench", verb, *words, *more, "--workers", workers) for workers in "12"
-        )
-        assert alone[0] == both[0] == 0
-        assert sorted(alone[1].splitlines()) == sorted(both[1].splitlines())
-        assert "gain" in alone[1]
+    alone, both = (keybound("bench", "false-alarms", *words, "--workers", n) for n in "12")
+    assert alone[0] == both[0] == 0
+    assert sorted(alone[1].splitlines()) == sorted(both[1].splitlines())
+    assert "gain" in alone[1]
+
+
+def test_marks_for_longer_excerpts_are_weaker_and_detected_by_evidence(tmp_path, keybound):
+    path = tmp_path / "rows.jsonl"
+    words = ("bench", "run", "quality", "clean", "--speech", str(DATA), "--rows", str(path))
+    words += ("--joined", "--seconds", "3", "--clips", "2", "--workers", "1", "--method")
+    assert keybound(*words, "keybound")[0] == keybound(*words, "excerpt/3")[0] == 0
+    found = read_rows(path)
+    levels = {r["method"]: r["snr_db"] for r in found if r.get("attack") == "quality"}
+    assert levels["excerpt/3"] > levels["keybound"] + 2
+    facts = {r["method"]: r["threshold"] for r in found if r.get("suite") == "method"}
+    assert facts["excerpt/3"] == pytest.approx(shipped().card.tail.threshold(3, 1e-3), abs=1e-4)
+    clean = [r for r in found if r["method"] == "excerpt/3" and r.get("attack") == "clean"]
+    assert clean
+    assert all(r["marked"] > facts["excerpt/3"] > r["unmarked"] for r in clean)
 
 
 def test_speed_is_printed_and_appended_where_asked(tmp_path, keybound):
@@ -228,6 +240,20 @@ def test_a_card_is_calibrated_again(tmp_path, keybound):
     status, text, _ = keybound(*words, "--attack", "clean", "--attack", "gain")
     assert status == 0
     assert json.loads((tmp_path / "card.json").read_text())["evidence"] == json.loads(text)
+
+
+def test_speech_of_others_raises_the_thresholds_that_a_card_gets(tmp_path, keybound):
+    shutil.copytree(SHIPPED, tmp_path / "model")
+    (tmp_path / "others").mkdir()
+    key, host = tmp_path / "k.key", DATA / "flite-rms.flac"
+    assert keybound("keygen", str(key))[0] == 0
+    made = tmp_path / "others" / "marked.wav"  # as much evidence as there can be
+    assert keybound("embed", str(host), str(made), "--key", str(key), "--payload", "7")[0] == 0
+    words = ("bench", "calibrate", str(tmp_path / "model"), "--valid", str(DATA), "--evidence")
+    words += ("--attack", "clean")
+    alone = json.loads(keybound(*words)[1])
+    both = json.loads(keybound(*words, "--others", str(made.parent))[1])
+    assert both["above_s"] + both["scale_s"] > 3 * (alone["above_s"] + alone["scale_s"])
 
 
 def test_a_landmark_is_measured_by_quality_alone_on_joined_recordings(tmp_path, keybound):

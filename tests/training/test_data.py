@@ -9,7 +9,16 @@ import torch
 
 from keybound.errors import RecipeError
 from keybound.training import hearing, twins
-from keybound.training.data import Hosts, Stream, read_folder, sealed, splice, stretched
+from keybound.training.data import (
+    Hosts,
+    Stream,
+    read_folder,
+    sealed,
+    splice,
+    stretched,
+    turned,
+    turns,
+)
 from keybound.training.recipe import DataSpec
 from keybound.training.spectra import HOP
 
@@ -126,3 +135,25 @@ def test_seals_move_tiles_by_a_part_of_a_decibel_and_spare_some(speech):
     level = hearing.snr_db(clips, heard - clips)[~spared]
     assert ((level > 18) & (level < 32)).all()
     assert torch.allclose(sealed(speech, 0.0, torch.Generator()), speech, atol=1e-6)
+
+
+def test_turns_change_the_code_every_second_in_a_share_of_the_clips():
+    turn = turns(400, 150, 0.4, torch.Generator().manual_seed(2))
+    assert set(turn.unique().tolist()) == {-1.0, 1.0}
+    changing = (turn != turn[:, :1]).any(-1)
+    assert 0.3 < changing.float().mean() < 0.5
+    for row in turn[changing]:
+        at = row.diff().nonzero().flatten()
+        assert len(at) in (2, 3)
+        assert set(at.diff().tolist()) == {50}
+    assert (turns(50, 150, 0.0, torch.Generator().manual_seed(3)) == 1).all()
+
+
+def test_a_turned_carrier_is_the_other_one_away_from_the_change():
+    one, other = torch.full((1, 320 * 60), 2.0), torch.full((1, 320 * 60), -3.0)
+    turn = torch.ones(1, 60)
+    turn[:, 20:] = -1
+    made = turned(one, other, turn)
+    assert (made[:, : 19 * 320] == 2).all()
+    assert (made[:, 21 * 320 :] == -3).all()
+    assert made.diff().abs().max() < 0.02  # no click

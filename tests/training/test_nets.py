@@ -185,6 +185,12 @@ def test_a_detector_too_deep_for_its_context_is_refused():
         nets.Detector(ModelSpec(width=16, detector_blocks=16))
 
 
+@pytest.mark.parametrize("spans", [(50,), (49, 0), (-3,)])
+def test_spans_that_have_no_middle_are_refused(spans):
+    with pytest.raises(RecipeError, match="presence_spans must be odd"):
+        nets.Detector(ModelSpec(width=16, presence_spans=spans))
+
+
 def test_features_do_not_depend_on_level():
     x = 0.1 * torch.randn(2, 50 * HOP)
     features, spectrum = LogMel(past=24, future=0), Spectrum()

@@ -199,30 +199,6 @@ def bench_remove(
     _measure([plans.of_removers(make, speech, networks)], rows, workers)
 
 
-@bench.command("lengths")
-@options(
-    clips_folders,
-    click.option(
-        "--seconds",
-        type=float,
-        multiple=True,
-        help="Length of pieces in seconds (may be repeated).",
-    ),
-    attack_names,
-    click.option("--most", default=100, show_default=True, help="Number of pieces of each length."),
-    model,
-    workers,
-)
-def bench_lengths(
-    speech: tuple[Path, ...], seconds: tuple[float, ...], most: int, **how: Any
-) -> None:
-    """Print bit accuracy and share attributed by length, of pieces joined from one speaker."""
-    from keybound.benchmark.measure import lengths
-
-    pieces = dict.fromkeys(seconds or lengths.LENGTHS, most)
-    _print(lengths, "length", speech, lengths=pieces, **how)
-
-
 @bench.command("false-alarms")
 @options(
     clips_folder,
@@ -253,6 +229,12 @@ def bench_false_alarms(speech: Path, seconds: tuple[float, ...], **how: Any) -> 
 @click.argument("folder", type=click.Path(path_type=Path))
 @options(
     path_option("--valid", "Folder of validation speech.", required=True),
+    path_option(
+        "--others",
+        "Folder of other unmarked speech, such as a synthetic voice, which the thresholds of long "
+        "recordings have to bear too (may be repeated).",
+        multiple=True,
+    ),
     click.option(
         "--evidence",
         is_flag=True,
@@ -262,18 +244,25 @@ def bench_false_alarms(speech: Path, seconds: tuple[float, ...], **how: Any) -> 
     workers,
 )
 def bench_calibrate(
-    folder: Path, valid: Path, evidence: bool, attacks: tuple[str, ...], workers: int
+    folder: Path,
+    valid: Path,
+    others: tuple[Path, ...],
+    evidence: bool,
+    attacks: tuple[str, ...],
+    workers: int,
 ) -> None:
     """Calibrate the card of the exported weights in FOLDER again, as `keybound export` does."""
     from keybound.benchmark.measure import calibration
 
     chosen = attacks or calibration.ATTACKS
     if evidence:
-        tail = calibration.calibrate_evidence(folder, valid, attacks=chosen)
+        speech = (valid, *others)
+        tail = calibration.calibrate_evidence(folder, speech, attacks=chosen, workers=workers)
         click.echo(json.dumps(dataclasses.asdict(tail), indent=1))
         return
     progress = progress_bar("measuring")
-    found = calibration.calibrate(folder, valid, attacks=chosen, progress=progress, workers=workers)
+    how: Any = {"others": others, "attacks": chosen, "workers": workers}
+    found = calibration.calibrate(folder, valid, progress=progress, **how)
     click.echo(json.dumps(found, indent=1))
 
 

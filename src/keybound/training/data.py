@@ -19,7 +19,7 @@ from torch import Tensor
 from keybound.audio.formats import SNDFILE_SUFFIXES
 from keybound.errors import RecipeError
 from keybound.training.recipe import DataSpec
-from keybound.training.spectra import HOP, RATE, Spectrum, to_blocks
+from keybound.training.spectra import HOP, RATE, SECOND, Spectrum, to_blocks
 
 PAUSE_DB = -30.0  # a fifth of a second this far under its recording is a pause
 
@@ -189,3 +189,17 @@ def splice(
     edge = F.avg_pool1d(frames[:, None], 5, 1, 2, count_include_pad=False)[:, 0]
     weight = ((edge == 0) | (edge == 1)).float()
     return audio, (frames > 0.5).float(), weight
+
+
+def turns(count: int, frames: int, share: float, generator: torch.Generator) -> Tensor:
+    """Draw 1 for each frame, but in a share of clips -1 in every other second, from anywhere on."""
+    u = torch.rand(2, count, 1, generator=generator, device=generator.device)
+    time = torch.arange(frames, device=generator.device) + (u[0] * 2 * SECOND).floor()
+    odd = (time // SECOND % 2 == 1) & (u[1] < share)
+    return 1 - 2 * odd.float()
+
+
+def turned(carrier: Tensor, other: Tensor, turn: Tensor) -> Tensor:
+    """Take the other carrier where `turn` (clips, frames) is -1, faded over about a frame."""
+    smooth = F.interpolate(turn[:, None], scale_factor=HOP, mode="linear")[:, 0]
+    return ((1 + smooth) * carrier + (1 - smooth) * other) / 2

@@ -9,11 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from keybound.training.spectra import HOP, RATE
+from keybound.training.spectra import RATE, SECOND
 
 FULL_SHARE = 0.5  # of a clip marked and sounding: from here on its payload counts in full
-SLACK = 1.6  # a clip may cost this much more than the budget that holds for the mean
-SECOND = RATE // HOP  # frames
+SLACK = 1.45  # a clip may cost this much more than the budget that holds for the mean
 
 
 def pool(presence: Tensor, logits: Tensor) -> Tensor:
@@ -76,6 +75,11 @@ def pairs(v: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """Return the first and the second half of each group of `n` clips."""
     first, second = v.unflatten(0, (-1, 2, n // 2)).unbind(1)
     return first.flatten(0, 1), second.flatten(0, 1)
+
+
+def other_half(v: Tensor, n: int) -> Tensor:
+    """Exchange the halves of each group of `n` clips."""
+    return v.unflatten(0, (-1, 2, n // 2)).flip(1).flatten(0, 2)
 
 
 def twice(v: Tensor, second: Tensor, n: int) -> Tensor:

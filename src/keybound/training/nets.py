@@ -164,7 +164,7 @@ class Presence(nn.Module):
         self.mix = nn.Conv1d(width + len(spans) * bits, 64, 1)
         self.presence = nn.Conv1d(64, 1, 1)
 
-    def forward(self, h: Tensor, logits: Tensor) -> Tensor:
+    def judge(self, h: Tensor, logits: Tensor) -> Tensor:
         """Return values within the limit (batch, frames) of features and logits."""
         steady = [F.avg_pool1d(logits, span, 1, span // 2).abs() for span in self.spans]
         raw = self.presence(F.silu(self.mix(torch.cat([h, *steady], 1))))[:, 0].float()
@@ -186,13 +186,13 @@ class Heads(Presence):
         self.logits = nn.Conv1d(width, bits, 1)
         self.weight = Presence(width, bits, (self.SPAN,)) if longer else None
 
-    def forward(self, h: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def forward(self, h: Tensor) -> tuple[Tensor, Tensor]:
         """Return presence logits (batch, frames) and payload logits (batch, bits, frames)."""
         logits = self.logits(h)
-        presence = super().forward(h, logits)
+        presence = self.judge(h, logits)
         if self.weight is None:
             return presence, logits.float()
-        worth = torch.exp(-F.relu(presence - self.weight(h, logits)))[:, None]
+        worth = torch.exp(-F.relu(presence - self.weight.judge(h, logits)))[:, None]
         return presence, logits.float() * worth
 
 
@@ -214,6 +214,8 @@ class Detector(nn.Module):
         spare = self.BLOCKS_SEE - spec.detector_blocks
         if spare < 0:
             raise RecipeError("too many detector blocks for its context", hint="at most 15")
+        if any(span < 1 or span % 2 == 0 for span in spec.presence_spans):
+            raise RecipeError("presence_spans must be odd numbers of frames", hint="such as [49]")
         wide = min(spare, spec.detector_blocks)  # blocks that see 2 ahead, the others 1
         sides = [2] * wide + [1] * (spec.detector_blocks - wide)
         self.blocks = Stack(*[Block(spec.width, spec.detector_expansion, s, s) for s in sides])

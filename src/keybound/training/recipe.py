@@ -62,6 +62,7 @@ class DataSpec:
     tilt_db: float = 0.0  # random spectral tilt of the host, at most
     noisy: float = 0.0  # share of hosts with a little background noise of their own
     splice: float = 0.25  # share of segments where only a part is marked
+    turns: float = 0.0  # share of marks, where `host` pairs them, that change code every second
     sealed: float = 0.0  # share of marked segments that bear a seal too
     non_speech: float = 0.5  # share of the clean unmarked clips that are not speech
     full: float = 1.0  # share of clips marked at full strength and read second by second

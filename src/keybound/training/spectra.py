@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 RATE = 16000
 HOP = 320  # 20 ms
+SECOND = RATE // HOP  # frames
 WINDOW = 2 * HOP
 BINS = HOP + 1
 MELS = 80

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from keybound.errors import RecipeError
 from keybound.training import channel, codecs, losses, neural, objective, twins
 from keybound.training.checkpoint import State
-from keybound.training.data import Hosts, Stream, read_folder, sealed, splice
+from keybound.training.data import Hosts, Stream, read_folder, sealed, splice, turned, turns
 from keybound.training.graphs import Half, graphed
 from keybound.training.hearing import Heard, Hearing
 from keybound.training.recipe import Recipe, at, group_count, plan, rate
@@ -110,6 +110,7 @@ class Drawn(NamedTuple):
     code: Tensor  # (clips, bits)
     voiced: Tensor  # (clips, frames): 1 where the host can take a mark
     strength: Tensor  # (clips,) of the mark
+    turn: Tensor  # (clips, frames): -1 where the mark spells the opposite code
 
 
 def draw(loop: Loop, count: int) -> Drawn:
@@ -121,20 +122,30 @@ def draw(loop: Loop, count: int) -> Drawn:
     if data.full < 1:
         weak = tools.uniform((count,), *data.strengths)
         strength = torch.where(tools.uniform((count,)) < data.full, strength, weak)
+    turn = torch.ones_like(voiced, dtype=x.dtype)
     if loop.recipe.loss.host:  # the second half of each group: the same hosts, the opposite codes
         n = loop.recipe.batch
-        x, voiced, strength = (losses.twice(v, v, n) for v in (x, voiced, strength))
+        if data.turns:
+            turn = turns(*voiced.shape, data.turns, tools.generator)
+        x, voiced, strength, turn = (losses.twice(v, v, n) for v in (x, voiced, strength, turn))
         code = losses.twice(code, 1 - code, n)
-    return Drawn(x, code, voiced.float(), strength)
+    return Drawn(x, code, voiced.float(), strength, turn)
+
+
+def carried(loop: Loop, drawn: Drawn, carrier: Tensor) -> Tensor:
+    """Return hosts with their marks, some of which change to the code of their twin and back."""
+    if loop.recipe.data.turns and loop.recipe.loss.host:
+        carrier = turned(carrier, losses.other_half(carrier, loop.recipe.batch), drawn.turn)
+    return drawn.host + drawn.strength[:, None] * carrier
 
 
 def request_codec(loop: Loop, step: int) -> codecs.Request:
     """Mark the hosts of a later step and send them, and their unmarked twins, to the codecs."""
     seeded(loop, step, 1)
-    x, code, _, strength = draw(loop, loop.recipe.batch)
+    drawn = draw(loop, loop.recipe.batch)
     with torch.no_grad():
-        marked = x + strength[:, None] * Half(loop.state.embedder)(x, code)
-    return codecs.Request(loop.pool, torch.cat([marked, x]), loop.recipe.seed, step)
+        marked = carried(loop, drawn, Half(loop.state.embedder)(drawn.host, drawn.code))
+    return codecs.Request(loop.pool, torch.cat([marked, drawn.host]), loop.recipe.seed, step)
 
 
 def train_step(
@@ -151,10 +162,10 @@ def train_step(
     if residual is not None:
         pairs = zip(coded, drawn, strict=True)
         drawn = Drawn(*(torch.cat([first, rest[n:]]) for first, rest in pairs))
-    x, code, voiced, strength = drawn
+    x, code, voiced, strength, turn = drawn
 
     carrier = loop.embed(x, code)
-    marked = x + strength[:, None] * carrier  # (clips, samples)
+    marked = carried(loop, drawn, carrier)  # (clips, samples)
     borne = marked
     if recipe.data.sealed:
         borne = sealed(marked, recipe.data.sealed, tools.generator)
@@ -180,6 +191,7 @@ def train_step(
         clean = torch.cat([clean, loop.hosts.non_speech(odd, tools.generator)])
     spare = channel.finish(torch.cat([clean, *forged]), tools)  # shifted as marked clips are
     presence, logits = loop.detect(torch.cat([*heard, spare]))
+    logits = logits[: len(code)] * turn[:, None]  # of marks alone, as of the code they begin with
 
     paired = bool(recipe.loss.host)
     answers = presence, logits, target, weight, code, strength
@@ -217,7 +229,7 @@ def count_bits(
     code: Tensor,
 ) -> None:
     """Count the right bits of each group, apart where marks are weak, for the log."""
-    pooled = read.pooled(presence[: len(code)], logits[: len(code)])
+    pooled = read.pooled(presence[: len(code)], logits)
     right = (pooled > 0) == (code.repeat(len(read.parts), 1) > 0.5)
     judged = (read.share == 1) & (read.counts > 0)  # less need not spell its code
     shape = (len(read.parts), len(groups), -1)

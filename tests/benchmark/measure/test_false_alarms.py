@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from keybound.benchmark.measure import calibration, false_alarms, lengths
+from keybound.benchmark.measure import calibration, false_alarms
 from keybound.benchmark.measure.methods import keybound
 from keybound.benchmark.measure.plan import Plan
 from keybound.benchmark.measure.run import collect
 from keybound.errors import ModelError
 from keybound.model.networks import CAUTIOUS, CAUTIOUS_EXCESS, SHIPPED, read_card
 from keybound.model.tail import fit, fit_excess
-from keybound.watermark.watermarker import Watermarker
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -29,10 +28,10 @@ def test_the_card_gets_what_was_measured(tmp_path: Path) -> None:
     (tmp_path / "card.json").write_text(json.dumps(facts))
     assert read_card(tmp_path).tail == CAUTIOUS
     assert read_card(tmp_path).excess == CAUTIOUS_EXCESS
-    fitted = calibration.calibrate_evidence(tmp_path, DATA, attacks=("clean", "noise-10"))
+    fitted = calibration.calibrate_evidence(tmp_path, [DATA], attacks=("clean", "noise-10"))
     assert read_card(tmp_path).tail == fitted
-    negatives = false_alarms.measure(Watermarker(tmp_path), DATA, ("clean", "noise-10"))
-    (clean, noisy, *_) = negatives
+    negatives = [false_alarms.measure(tmp_path, DATA, name) for name in ("clean", "noise-10")]
+    clean, noisy = negatives
     assert clean.seconds == noisy.seconds > 5
     plan = Plan(partial(keybound, tmp_path), (DATA,), ("false-alarms",), ("clean",), files_s=(1, 5))
     (row,) = collect(plan, workers=1)
@@ -67,14 +66,3 @@ def test_an_excess_that_is_none_is_refused(tmp_path: Path, excess: object) -> No
     (tmp_path / "card.json").write_text(json.dumps(facts))
     with pytest.raises(ModelError, match="is not a model card"):
         read_card(tmp_path)
-
-
-def test_pieces_of_a_speaker_get_longer_and_better(tmp_path: Path) -> None:
-    for number, path in enumerate(sorted(DATA.glob("*.flac"))):
-        shutil.copy(path, tmp_path / f"00{number}-7-1-000{number}.flac")
-    plan = Plan(keybound, (tmp_path,), ("length",), ("clean",), {1.0: 3, 5.0: 3})
-    rows = list(collect(plan, workers=1))
-    _, _, short, long = (line.split(" | ") for line in lengths.table(rows).splitlines())
-    assert (short[1], short[4], long[1], long[4]) == ("1", "3 |", "5", "1 |")
-    assert float(short[2]) > 0.9
-    assert float(long[2]) == float(long[3]) == 1

@@ -54,7 +54,7 @@ def test_the_report_has_a_place_for_what_it_shows() -> None:
     assert set(figures.LOOKS) == {"sections", "figures", "colours", "style"}
     placed = [name for names in figures.LOOKS["sections"].values() for name in names]
     assert len(placed) == len(set(placed))
-    drawn = {"heat-map", "frontier", "remover-plot", "roc", "roc-others", "scores-"}
+    drawn = {"heat-map", "frontier", "excerpt-plot", "remover-plot", "roc", "roc-others", "scores-"}
     assert set(placed) - set(DESCRIPTIONS) == drawn
     assert set(DESCRIPTIONS) - set(placed) == {"weights"}  # it stands under "More"
 

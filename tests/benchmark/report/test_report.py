@@ -118,7 +118,8 @@ def test_no_rows_no_clips(tmp_path: Path) -> None:
 
 def test_bytes_of_figures_repeat() -> None:
     evidence = gather(made_rows.all_rows(8))
-    for draw in (figures_summary.heat_map, figures_summary.frontier, figures.remover):
+    summed = (figures_summary.heat_map, figures_summary.frontier, figures_summary.excerpts)
+    for draw in (*summed, figures.remover):
         first, second = draw(evidence), draw(evidence)
         assert first is not None
         assert second is not None

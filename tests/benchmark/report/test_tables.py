@@ -142,6 +142,17 @@ def test_lengths_do_not_mix() -> None:
     assert line(named(made, "robustness"), "Clean")["KeyBound: BA"].text == "0.750"
 
 
+def test_longer_excerpts_stand_apart_and_beside_others_in_quality() -> None:
+    longer = {"method": "excerpt/3", "seconds": 3.0}
+    made = [clip("clean", 0, 0.9, 0.0, 4), clip("quality", 0, 0, 0, 0, pesq=4.0)]
+    made += [clip("clean", n, 2.5 - n, 1.6 * n, n, **longer) for n in (0, 1)]
+    made += [clip("quality", 0, 0, 0, 0, pesq=4.5, **longer), made_rows.facts("excerpt/3", 1.55)]
+    cells = line(named(made, "excerpts"), "Clean")
+    assert [cells[c].text for c in ("DA", "FPR", "V_A")] == ["0.500", "0.500", "0.500"]
+    assert line(named(made, "quality"), "KeyBound, --excerpt 3")["PESQ: mean"].text == "4.50"
+    assert line(named(made, "robustness"), "Clean")["KeyBound: BA"].text == "0.750"
+
+
 def test_security_tables(rows: list[Row]) -> None:
     keys = [row for row in rows if row.get("suite") == "keys"]
     table = named(rows, "wrong-key")

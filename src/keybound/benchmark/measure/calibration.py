@@ -11,8 +11,11 @@ holds recordings of any length to one in a hundred.
 
 import dataclasses
 import json
+import multiprocessing
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +27,6 @@ from keybound.benchmark.measure.plan import Plan
 from keybound.benchmark.measure.samples import USUAL, Sample, threshold_at
 from keybound.model.detection import Tail
 from keybound.model.tail import fit, fit_excess
-from keybound.watermark.watermarker import Watermarker
 
 ATTACKS = (*PAPER, "lyra-9.2", "lyra-3.2", "opus-16", "mel")
 SECONDS = 1.0  # of a clip
@@ -36,6 +38,7 @@ def calibrate(
     folder: Path,
     validation: Path,
     *,
+    others: Sequence[Path] = (),
     attacks: Sequence[str] = ATTACKS,
     progress: Callable[[int, int], None] = lambda *_: None,
     workers: int = 0,
@@ -59,16 +62,22 @@ def calibrate(
         "robustness": {name: robustness(judged.where(attack=name)) for name in here},
     }
     (folder / "card.json").write_text(json.dumps(card, indent=1) + "\n")
-    calibrate_evidence(folder, validation, attacks=attacks)
+    calibrate_evidence(folder, [validation, *others], attacks=attacks, workers=workers)
     return dict(card["validation"])
 
 
-def calibrate_evidence(folder: Path, validation: Path, *, attacks: Sequence[str] = ATTACKS) -> Tail:
+def calibrate_evidence(
+    folder: Path, speech: Sequence[Path], *, attacks: Sequence[str] = ATTACKS, workers: int = 1
+) -> Tail:
     """Measure how much evidence unmarked speech holds, and write that into the card of a folder.
 
-    How fast high presence gets rarer is measured on the same speech.
+    Each folder of speech counts by itself after each attack: the worst of them sets the tail. How
+    fast high presence gets rarer is measured on the same speech.
     """
-    negatives = false_alarms.measure(Watermarker(folder), validation, attacks)
+    here = [name for name in attacks if available(name) is None]
+    with multiprocessing.get_context("spawn").Pool(workers or os.cpu_count()) as pool:
+        measure = partial(false_alarms.measure, folder)
+        negatives = pool.starmap(measure, product(speech, here), chunksize=1)
     fitted = fit(negatives)
     card = json.loads((folder / "card.json").read_text())
     card["evidence"] = dataclasses.asdict(fitted)

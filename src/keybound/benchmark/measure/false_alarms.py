@@ -3,7 +3,7 @@
 The suite `false-alarms` counts on other speech what the fitted `Tail` comes to.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -22,18 +22,15 @@ FILES_S = (1.0, 3.0, 10.0, 60.0, 600.0)  # lengths of its files
 DRAWS = 3  # of each attack's chance, for speech is short and peaks are rare
 
 
-def measure(marker: Watermarker, speech: Path, attacks: Sequence[str]) -> list[Negative]:
-    """Find the peaks of evidence in the recordings of a folder, joined, after each attack."""
-    rate, negatives = marker.card.rate, []
-    for name in attacks:
-        if available(name) is None:
-            draws = [joined_speech(speech, name, rate, seed) for seed in range(DRAWS)]
-            found = [marker.detect(joined, rate) for joined in draws]
-            heights = np.concatenate([peaks(one.frame_presence, one.frame_s) for one in found])
-            scores = np.concatenate([means(one.frame_presence, one.frame_s) for one in found])
-            seconds = sum(len(one.frame_presence) * one.frame_s for one in found)
-            negatives.append(Negative(name, heights.tolist(), seconds, scores.tolist()))
-    return negatives
+def measure(folder: Path, speech: Path, name: str) -> Negative:
+    """Find the peaks of evidence in the recordings of a folder, joined, after an attack."""
+    marker = Watermarker(folder)
+    draws = [joined_speech(speech, name, marker.card.rate, seed) for seed in range(DRAWS)]
+    found = [marker.detect(joined, marker.card.rate) for joined in draws]
+    heights = np.concatenate([peaks(one.frame_presence, one.frame_s) for one in found])
+    scores = np.concatenate([means(one.frame_presence, one.frame_s) for one in found])
+    seconds = sum(len(one.frame_presence) * one.frame_s for one in found)
+    return Negative(name, heights.tolist(), seconds, scores.tolist())
 
 
 def joined_speech(speech: Path, name: str, rate: int, seed: int) -> Clip:

@@ -19,7 +19,6 @@ from keybound.audio.folders import cut, named_clips, speakers
 from keybound.benchmark.measure import (
     adversaries,
     false_alarms,
-    lengths,
     negatives,
     removal,
     robustness,
@@ -48,7 +47,6 @@ SUITES: dict[str, Suite] = {
     **adversaries.SUITES,
     "remover": Suite(removal.measure, removal.each_remover, {1.0: 200}),  # the paper's 200 clips
     "null": Suite(negatives.measure, negatives.rows, {1.0: 1}, NONE, whole=True),
-    "length": Suite(lengths.measure, each_attack, lengths.LENGTHS, JOINED),
     "false-alarms": Suite(false_alarms.count, each_attack, {1.0: 1}, NONE, whole=True),
 }
 Progress = Callable[[int, int], None]

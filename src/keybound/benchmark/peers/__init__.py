@@ -37,6 +37,8 @@ PEERS = {
 OWN: dict[str, Callable[..., Method]] = {
     "keybound": keybound,
     "keybound-unsealed": partial(keybound, name="keybound-unsealed", seal=False),
+    "excerpt/3": partial(keybound, name="excerpt/3", excerpt=3.0),
+    "excerpt/10": partial(keybound, name="excerpt/10", excerpt=10.0),
 }
 METHODS = OWN | {name: peer.make for name, peer in PEERS.items()}
 

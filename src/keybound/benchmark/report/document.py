@@ -15,7 +15,7 @@ from matplotlib import rc_context
 from keybound.benchmark.measure.rows import Row
 from keybound.benchmark.report import page
 from keybound.benchmark.report.figures import LOOKS, STYLE, Picture, histograms, remover, roc
-from keybound.benchmark.report.figures_summary import frontier, heat_map
+from keybound.benchmark.report.figures_summary import excerpts, frontier, heat_map
 from keybound.benchmark.report.gallery import Samples, exhibits
 from keybound.benchmark.report.labels import titled
 from keybound.benchmark.report.summaries import CLEAN, SHIPPED, Evidence, gather
@@ -28,7 +28,7 @@ FOLDED = ("-others",)  # figures that open on demand
 def pictures(e: Evidence) -> list[Picture]:
     """Draw every figure that the rows give."""
     with rc_context(STYLE):
-        found = [heat_map(e), frontier(e), remover(e), roc(e), roc(e, suite=False)]
+        found = [heat_map(e), frontier(e), excerpts(e), remover(e), roc(e), roc(e, suite=False)]
         for method in e.marked_methods:
             found += [histograms(e, method), histograms(e, method, suite=False)]
     return [picture for picture in found if picture is not None]

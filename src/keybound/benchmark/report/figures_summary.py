@@ -24,10 +24,11 @@ from keybound.benchmark.report.figures import (
     picture,
 )
 from keybound.benchmark.report.labels import label, titled
-from keybound.benchmark.report.summaries import Evidence, natural
+from keybound.benchmark.report.summaries import SECOND, Evidence, natural
 
 CHANCE = {"DA": 0.0, "BA": 0.5}  # the worst that a figure can be
 HEADER = 14  # letters that fit over a column
+SEEN = {"zimtohrli": "Zimtohrli", "visqol": "ViSQOL"}
 MOST_CHAINS = 24  # shown; the tables have them all
 Figures = dict[str, tuple[float | None, float | None]]  # attack -> (DA, BA)
 
@@ -101,10 +102,8 @@ def _square(axes: Any, x: float, y: int, value: float | None, chance: float) -> 
 
 
 def frontier(e: Evidence) -> Picture | None:
-    """Draw bit accuracy against PESQ: measured methods, budgets, and the paper's."""
-    budgets = e.study("budget/")
-    having = (*e.marked_methods, *budgets)
-    measured = [m for m in having if e.of(m, "quality").mean("pesq").values]
+    """Draw bit accuracy against PESQ: measured methods and the paper's."""
+    measured = [m for m in e.marked_methods if e.of(m, "quality").mean("pesq").values]
     if not measured:
         return None
     figure = blank(9.4, 3.7)
@@ -116,13 +115,8 @@ def frontier(e: Evidence) -> Picture | None:
             pesq = e.of(method, "quality").mean("pesq").value
             if ba is not None and pesq is not None:
                 points[method] = (pesq, ba)
-        swept = [points[m] for m in budgets if m in points]
-        if swept:
-            axes.plot(*zip(*swept, strict=True), color=MARK, lw=1.2, marker="o", ms=4, alpha=0.8)
         tags = []
         for method, (pesq, ba) in points.items():
-            if method in budgets:
-                continue
             ours = method == e.marked_methods[0]
             style = {"marker": "*", "ms": 13} if ours else {"marker": "D", "ms": 5}
             axes.plot(pesq, ba, color=MARK if ours else SOFT, ls="none", **style)
@@ -143,13 +137,36 @@ def frontier(e: Evidence) -> Picture | None:
     if len(e.marked_methods) > 1:
         entries["measured peer"] = Line2D([], [], **peer, marker="D", ms=5)
     entries["as the paper published it"] = Line2D([], [], **peer, marker="o", ms=6, mfc="none")
-    if budgets:
-        swept_as = Line2D([], [], color=MARK, marker="o", ms=4, lw=1.2)
-        entries["ours over budgets, short schedule"] = swept_as
     legend(figure, entries)
     first = measured[0]
     pesq = e.of(first, "quality").mean("pesq").value
     return picture("frontier", figure, method=titled(first), pesq=f"{pesq:.2f}")
+
+
+def excerpts(e: Evidence) -> Picture | None:
+    """Draw bit accuracy against quality of marks for excerpts of a second and longer."""
+    longer = [(m, float(m.partition("/")[2])) for m in e.study("excerpt/")]
+    points = [(m, s) for m, s in [("keybound", SECOND), *longer] if e.rows(m, "quality", s)]
+    if len(points) < 2:
+        return None
+    figure = blank(9.4, 3.7)
+    grid = figure.subplots(1, 2, sharey=True)
+    for axes, (measure, told) in zip(grid, SEEN.items(), strict=True):
+        across = [e.of(m, "quality", s).mean(measure).value or 0.0 for m, s in points]
+        for attack, dash in zip(("noise-10", "lyra-6", "lyra-3.2"), DASHES, strict=False):
+            up = [e.of(m, attack, s).accuracy().value for m, s in points]
+            axes.plot(across, up, color=MARK, ls=dash, marker="o", ms=4, label=label(attack))
+        for (_, seconds), x in zip(points, across, strict=True):
+            axes.text(x, 0.9985, f"{seconds:g} s", ha="center", va="top", size=8, color=INK)
+        perth = e.of("perth", "quality", 3.0).mean(measure).value
+        if perth is not None:
+            axes.axvline(perth, color=SOFT, lw=1, ls=DASHES[1], label="Perth, no payload, 3 s")
+        axes.set(xlabel=f"{told} of the marked clips", ylim=(0.945, 1.001))
+        axes.grid(axis="both")
+    grid[0].set_ylabel("bit accuracy")
+    handles, names = grid[0].get_legend_handles_labels()
+    legend(figure, dict(zip(names, handles, strict=True)))
+    return picture("excerpts", figure, lengths=", ".join(f"{s:g} s" for _, s in points))
 
 
 def write_tags(axes: Any, tags: Sequence[tuple[float, float, str, str]]) -> None:

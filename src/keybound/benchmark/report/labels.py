@@ -25,6 +25,8 @@ def titled(method: str) -> str:
     design, _, arm = method.partition("/")
     if design in STUDIED and arm:
         return f"{STUDIED[design]}, {mechanisms(method)}"
+    if design == "excerpt":
+        return f"KeyBound, --excerpt {arm}"
     if method.startswith("landmark/"):
         return method.replace("/", ": ")
     return METHODS.get(method, method)

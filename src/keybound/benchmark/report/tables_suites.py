@@ -9,7 +9,14 @@ from keybound.benchmark.measure.samples import Sample
 from keybound.benchmark.report import paper
 from keybound.benchmark.report.descriptions import Description, Head, Part
 from keybound.benchmark.report.grid import Rows, cell, grid
-from keybound.benchmark.report.labels import counted, label, mechanisms, thresholds, titled
+from keybound.benchmark.report.labels import (
+    counted,
+    in_order,
+    label,
+    mechanisms,
+    thresholds,
+    titled,
+)
 from keybound.benchmark.report.layout import BLANK, EMPTY, Table, power
 from keybound.benchmark.report.summaries import SECOND, Evidence, natural
 from keybound.benchmark.report.values import Line, cells
@@ -162,26 +169,27 @@ def _recordings(every: Sample, whose: str) -> str:
     return f"{whose and whose + ': '}recordings: {', '.join(counts)}{by_layer}."
 
 
-def operating_point(e: Evidence, d: Description) -> Table | None:
-    """Return the trade of quality against robustness over budgets, and the shipped model."""
-    lines: Rows = [
-        Line(method, Sample([]), {"budget": f"{method.partition('/')[2]} dB"})
-        for method in e.study("budget/")
-    ]
-    if lines and e.rows("keybound", "quality"):
-        lines.append(Line("keybound", Sample([]), {"budget": titled("keybound")}))
-    return lines_table(e, d, lines)
-
-
 def quality(e: Evidence, d: Description) -> Table | None:
     """Return what the mark costs, beside the paper, its peers and landmarks, by length of clips."""
     lines: Rows = []
-    for seconds in sorted({s for m, a, s in e.clips if a == "quality" and m in e.methods}):
+    shown = (*e.methods, *e.study("excerpt/"))
+    for seconds in sorted({s for m, a, s in e.clips if a == "quality" and m in shown}):
         lines.append(f"Clips of {seconds:g} s")
-        for method in e.methods:
+        for method in shown:
             if of := e.of(method, "quality", seconds):
                 theirs = paper.TABLES["quality"]["keybound"] if seconds == SECOND else {}
                 lines.append(Line(method, of, {"method": titled(method)}, theirs))
+    return lines_table(e, d, lines)
+
+
+def excerpts(e: Evidence, d: Description) -> Table | None:
+    """Return what survives of marks for longer excerpts, on clips of that length."""
+    lines: Rows = []
+    for method in e.study("excerpt/"):
+        seconds = float(method.partition("/")[2])
+        lines += [titled(method)]
+        for attack in in_order(e.attacks(method, seconds)):
+            lines.append(Line(method, e.of(method, attack, seconds), {"attack": label(attack)}))
     return lines_table(e, d, lines)
 
 
