@@ -12,7 +12,6 @@ from keybound.training import hearing, twins
 from keybound.training.data import (
     Hosts,
     Stream,
-    monotone,
     read_folder,
     sealed,
     splice,
@@ -158,20 +157,3 @@ def test_a_turned_carrier_is_the_other_one_away_from_the_change():
     assert (made[:, : 19 * 320] == 2).all()
     assert (made[:, 21 * 320 :] == -3).all()
     assert made.diff().abs().max() < 0.02  # no click
-
-
-def test_a_clip_on_one_pitch_keeps_its_envelope_and_repeats_itself(speech):
-    host = speech[:1]
-    made = monotone(host, torch.tensor([[125.0]]), torch.Generator().manual_seed(4))
-    assert made.shape == host.shape
-
-    def levels(x):
-        power = torch.stft(x, 512, 256, window=torch.hann_window(512), return_complex=True).abs()
-        return torch.log(power[:, :256].reshape(1, 16, 16, -1).mean(2))
-
-    def repeats(x):  # at a pitch of 125 Hz
-        return torch.cosine_similarity(x[:, 128:], x[:, :-128]).item()
-
-    pair = torch.stack([levels(host).flatten(), levels(made).flatten()])
-    assert torch.corrcoef(pair)[0, 1] > 0.65
-    assert repeats(made) > repeats(host) + 0.2

@@ -101,9 +101,6 @@ class Hosts:
         power = x.reshape(count, -1, HOP).square().mean(-1)
         near = F.avg_pool1d(power[:, None], 21, 1, 10, count_include_pad=False)[:, 0]
         voiced = near > 10 ** (PAUSE_DB / 10)  # (count, frames)
-        if spec.monotone:
-            chosen = uniform(0, 1) < spec.monotone
-            x = torch.where(chosen, monotone(x, 10 ** uniform(1.85, 2.4), generator), x)
         if spec.tilt_db:
             octave = torch.linspace(-1, 1, length // 2 + 1, device=device)[None]
             tilt = 10 ** (uniform(-spec.tilt_db, spec.tilt_db) * octave / 20)
@@ -148,25 +145,6 @@ class Hosts:
         sound = torch.where(kind < 0.95, sound, 0.0)  # digital silence
         offset = uniform(-1, 1).sign() * 10 ** uniform(-4, -0.7)
         return sound + torch.where(uniform(0, 1) < 0.33, offset, 0.0)
-
-
-def monotone(x: Tensor, pitch: Tensor, generator: torch.Generator) -> Tensor:
-    """Return clips with their envelopes on pulses of one pitch (count, 1), and a little noise."""
-    length, window = x.shape[-1], torch.hann_window(512, device=x.device)
-    cycles = pitch * torch.arange(length, device=x.device) / RATE
-    pulses = F.pad(cycles.floor().diff(), (1, 0)) / (pitch / RATE).sqrt()
-    hiss = torch.randn(x.shape, generator=generator, device=x.device)
-
-    def spectrum(v: Tensor) -> Tensor:
-        return torch.stft(v, 512, 128, window=window, return_complex=True)
-
-    def envelope(v: Tensor) -> Tensor:  # over 340 Hz, so that no harmonic stands out
-        pooled = F.avg_pool1d(v.abs().transpose(1, 2), 11, 1, 5, count_include_pad=False)
-        return pooled.transpose(1, 2)
-
-    voice = spectrum(pulses + 0.1 * hiss)
-    spoken = voice * envelope(spectrum(x)) / (envelope(voice) + 1e-6)
-    return torch.istft(spoken, 512, 128, window=window, length=length)
 
 
 @cache

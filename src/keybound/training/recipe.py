@@ -61,7 +61,6 @@ class DataSpec:
     level_db: tuple[float, float] = (-40.0, -12.0)  # rms of a segment
     tilt_db: float = 0.0  # random spectral tilt of the host, at most
     noisy: float = 0.0  # share of hosts with a little background noise of their own
-    monotone: float = 0.0  # share of hosts spoken on one pitch, as old synthetic voices do
     splice: float = 0.25  # share of segments where only a part is marked
     turns: float = 0.0  # share of marks, where `host` pairs them, that change code every second
     sealed: float = 0.0  # share of marked segments that bear a seal too
@@ -265,8 +264,9 @@ def _build(kind: type, tree: dict[str, Any], where: str) -> Any:
     known = {f.name: f for f in dataclasses.fields(kind)}
     unknown = sorted(set(tree) - set(known))
     if unknown:
-        hint = f"known: {', '.join(known)}"
-        raise RecipeError(f"unknown recipe entry {where}{unknown[0]}", hint=hint)
+        raise RecipeError(
+            f"unknown recipe entry {where}{unknown[0]}", hint=f"known: {', '.join(known)}"
+        )
     try:
         return kind(**{k: _fit(v, known[k].type, f"{where}{k}") for k, v in tree.items()})
     except TypeError as error:
