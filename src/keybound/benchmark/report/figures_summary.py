@@ -153,11 +153,11 @@ def excerpts(e: Evidence) -> Picture | None:
     grid = figure.subplots(1, 2, sharey=True)
     for axes, (measure, told) in zip(grid, SEEN.items(), strict=True):
         across = [e.of(m, "quality", s).mean(measure).value or 0.0 for m, s in points]
-        for attack, dash in zip(("noise-10", "lyra-6", "lyra-3.2"), DASHES, strict=False):
+        for attack, sign in (("noise-10", "o"), ("lyra-6", "s"), ("lyra-3.2", "^")):
             up = [e.of(m, attack, s).accuracy().value for m, s in points]
-            axes.plot(across, up, color=MARK, ls=dash, marker="o", ms=4, label=label(attack))
+            axes.plot(across, up, color=MARK, lw=1, marker=sign, ms=6, label=label(attack))
         for (_, seconds), x in zip(points, across, strict=True):
-            axes.text(x, 0.9985, f"{seconds:g} s", ha="center", va="top", size=8, color=INK)
+            axes.text(x, 0.946, f"{seconds:g} s", ha="center", size=8, color=INK)
         perth = e.of("perth", "quality", 3.0).mean(measure).value
         if perth is not None:
             axes.axvline(perth, color=SOFT, lw=1, ls=DASHES[1], label="Perth, no payload, 3 s")
