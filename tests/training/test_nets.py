@@ -271,3 +271,11 @@ def test_the_remover_on_the_waveform_begins_with_nothing_and_learns(speech):
         found.append(float(loss.detach()))
     assert found[-1] < 0.7 * found[0]
     assert remover(torch.zeros(1, 16000)).isfinite().all()
+
+
+def test_longer_spans_are_as_steady_at_the_ends_of_a_recording():
+    logits = torch.ones(1, 2, 60)
+    assert (nets.steadiness(logits, 49) == 1).all()
+    usual = nets.steadiness(logits, nets.USUAL_SPAN)
+    assert usual[0, 0, 0] == pytest.approx(7 / 13)
+    assert usual[0, 0, 30] == pytest.approx(1)

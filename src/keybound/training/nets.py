@@ -31,6 +31,8 @@ from keybound.training.spectra import (
     to_blocks,
 )
 
+USUAL_SPAN = 13  # frames over which presence judges how steady logits are
+
 
 class Block(nn.Module):
     """A ConvNeXt block over frames, with as many frames of look-ahead as it is given."""
@@ -152,6 +154,15 @@ def _embedder_blocks(spec: ModelSpec, count: int, looking: int) -> Stack:
     return Stack(*[Block(spec.width, spec.expansion, 6 - f, f) for f in ahead])
 
 
+def steadiness(logits: Tensor, span: int) -> Tensor:
+    """Return the size of the mean of logits over `span` frames around each.
+
+    At the ends of a recording it is the mean of what there is; over the usual span frames beyond
+    the ends count as nothing, as all weights have learned it.
+    """
+    return F.avg_pool1d(logits, span, 1, span // 2, count_include_pad=span == USUAL_SPAN).abs()
+
+
 class Presence(nn.Module):
     """A value for each frame, from its features and how steady the logits around it are.
 
@@ -166,7 +177,7 @@ class Presence(nn.Module):
 
     def judge(self, h: Tensor, logits: Tensor) -> Tensor:
         """Return values within the limit (batch, frames) of features and logits."""
-        steady = [F.avg_pool1d(logits, span, 1, span // 2).abs() for span in self.spans]
+        steady = [steadiness(logits, span) for span in self.spans]
         raw = self.presence(F.silu(self.mix(torch.cat([h, *steady], 1))))[:, 0].float()
         return PRESENCE_LIMIT * torch.tanh(raw / PRESENCE_LIMIT)
 
@@ -179,17 +190,18 @@ class Heads(Presence):
     presence pools by it.
     """
 
-    SPAN = 13
-
     def __init__(self, width: int, bits: int, longer: tuple[int, ...] = ()) -> None:
-        super().__init__(width, bits, (self.SPAN, *longer))
+        super().__init__(width, bits, (USUAL_SPAN, *longer))
         self.logits = nn.Conv1d(width, bits, 1)
-        self.weight = Presence(width, bits, (self.SPAN,)) if longer else None
+        self.weight = Presence(width, bits, (USUAL_SPAN,)) if longer else None
 
-    def forward(self, h: Tensor) -> tuple[Tensor, Tensor]:
-        """Return presence logits (batch, frames) and payload logits (batch, bits, frames)."""
+    def forward(self, h: Tensor, seen: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return presence logits (batch, frames) and payload logits (batch, bits, frames).
+
+        `seen` are the features that presence sees, where it should not see all.
+        """
         logits = self.logits(h)
-        presence = self.judge(h, logits)
+        presence = self.judge(h if seen is None else seen, logits)
         if self.weight is None:
             return presence, logits.float()
         worth = torch.exp(-F.relu(presence - self.weight.judge(h, logits)))[:, None]
@@ -222,13 +234,17 @@ class Detector(nn.Module):
         self.heads = Heads(spec.width, spec.bits, spec.presence_spans)
         self.context = 2 + self.BLOCKS_SEE + max(self.heads.spans) // 2
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return presence logits (batch, frames) and payload logits (batch, bits, frames)."""
+    def trunk(self, x: Tensor) -> Tensor:
+        """Return what the heads judge by: (batch, width, frames)."""
         with torch.autocast(x.device.type, enabled=False):
             early = self.spectrum(to_blocks(x, HOP // 2, HOP // 2))
             late = self.spectrum(to_blocks(x, 0, HOP))
             features = torch.cat([self.features(*early), self.features(*late)], 1)
-        return cast(tuple[Tensor, Tensor], self.heads(self.blocks(self.project(features))))
+        return cast(Tensor, self.blocks(self.project(features)))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return presence logits (batch, frames) and payload logits (batch, bits, frames)."""
+        return cast(tuple[Tensor, Tensor], self.heads(self.trunk(x)))
 
 
 class Remover(nn.Module):

@@ -1,0 +1,220 @@
+"""Teach the presence head of a run again, on features that are computed once.
+
+    python scripts/presence_head.py RUN OUT --speech FOLDER --voices FOLDER --voices FOLDER
+
+RUN is a folder that `keybound train` wrote, of a model with `presence_spans`; OUT gets the same
+with another presence head. Clips of three seconds, marked, copied from another host or unmarked, go
+through the real attacks and the detector's trunk; then the head alone learns from what the trunk
+gave, all in about ten minutes on two cores. Each folder of voices counts as much as any other:
+synthetic voices, of which most clips stay unmarked. Set KEYBOUND_LYRA for Lyra.
+"""
+
+import argparse
+import json
+import shutil
+from functools import cache, partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import soundfile
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from keybound.attacks import attack, available
+from keybound.training import losses, nets
+from keybound.training.data import turned, turns
+from keybound.training.losses import pool
+from keybound.training.recipe import from_tree
+from keybound.training.spectra import HOP, RATE, SECOND
+
+SECONDS = 3
+LENGTH = SECONDS * RATE
+ODDS = {  # of attacks
+    "clean": 1, "noise-10": 4, "noise-20": 2, "lyra-6": 3, "lyra-3.2": 2.5, "lyra-9.2": 1, "mp3": 1,
+    "opus-12": 1, "opus-16": 0.2, "echo": 2.5, "quantize": 1.5, "denoiser": 1, "griffin-lim": 1,
+    "mel": 0.5, "resample": 0.5, "lowpass": 0.5, "highpass": 0.5, "smoothing": 0.2, "gain": 0.2,
+}  # fmt: skip
+UNMARKED, MARKED, COPIED = range(3)
+SHARES = {"speech": (0.34, 0.5, 0.16), "voices": (0.7, 0.3, 0.0)}  # unmarked, marked, copied
+TURNED = 0.2  # of marks, whose code changes every second: nobody asks for their bits
+FULL = 0.4  # of marks, at full strength
+WEAK = (0.35, 0.7)  # strengths of the others
+BATCH, STEPS, RATE_OF_LEARNING, DROPPED = 96, 600, 1e-3, 0.1
+MESSAGE, FRAMES, CLIPS, FULL_WEIGHT, HARD = 10.0, 2.0, 2.5, 3.0, 4.0
+PATIENCE = 0.25  # presence of an unmarked clip beyond which it costs more
+
+Clip = npt.NDArray[np.float32]
+
+
+class Example(NamedTuple):
+    """What the trunk gives of a clip, and what the clip is."""
+
+    features: npt.NDArray[np.float16]  # (width, frames)
+    kind: int
+    strength: float
+    spells: bool  # its code, throughout
+    code: npt.NDArray[np.float32]
+
+
+@cache
+def networks(run: Path) -> tuple[Any, Any]:
+    """Return the embedder and the detector of a run."""
+    torch.set_num_threads(1)
+    spec = from_tree(json.loads((run / "state.json").read_text())["recipe"]).model
+    made = nets.build(spec)
+    weights = load_file(run / "weights.safetensors")
+    for network, name in zip(made, ("embedder.", "detector."), strict=True):
+        own = {k.removeprefix(name): v for k, v in weights.items() if k.startswith(name)}
+        network.load_state_dict(own, strict=False)
+        network.eval()
+    return made
+
+
+def draw_clip(files: list[Path], rng: np.random.Generator) -> Clip:
+    """Cut three seconds from a random place of a random file, at a random level."""
+    path = files[int(rng.integers(len(files)))]
+    start = int(rng.integers(max(1, soundfile.info(path).frames - LENGTH)))
+    samples, _ = soundfile.read(path, LENGTH, start, dtype="float32")
+    samples = np.pad(samples, (0, LENGTH - len(samples)))
+    level = 10 ** (rng.uniform(-25, 0) / 20) * 0.3
+    clip: Clip = (samples * level / (np.abs(samples).max() + 1e-4)).astype(np.float32)
+    return clip
+
+
+@torch.no_grad()
+def example(number: int, *, run: Path, files: list[list[Path]], share: str, seed: int) -> Example:
+    """Draw a clip, mark it, copy its mark or leave it, attack it, and hear it."""
+    embedder, detector = networks(run)
+    rng = np.random.default_rng([seed, number])
+    chosen = files[int(rng.integers(len(files)))]
+    host = torch.from_numpy(draw_clip(chosen, rng))[None]
+    kind = int(rng.choice(3, p=SHARES[share]))
+    code = torch.from_numpy(rng.integers(0, 2, (2, 16)).astype(np.float32))
+    strength = 1.0 if rng.random() < FULL else float(rng.uniform(*WEAK))
+    sound, spells = host, True
+    if kind != UNMARKED:
+        carrier = embedder(host, code[:1])
+        if kind == MARKED and rng.random() < TURNED:
+            spells = False
+            chance = torch.Generator().manual_seed(number)
+            frames = turns(1, LENGTH // HOP, 1.0, chance)
+            carrier = turned(carrier, embedder(host, code[1:]), frames)
+        sound = host + strength * carrier
+        if kind == COPIED:
+            other = torch.from_numpy(draw_clip(chosen, rng))[None]
+            copy = losses.transplant_gains if rng.random() < 0.6 else losses.transplant_residual
+            sound = copy(host, sound, other)
+    names = [name for name in ODDS if available(name) is None]
+    odds = np.array([ODDS[name] for name in names])
+    name = str(rng.choice(names, p=odds / odds.sum()))
+    hit = attack("clean" if kind == COPIED and rng.random() < 0.6 else name)
+    made = hit.apply(sound[0].numpy().astype(np.float32), RATE, hit.draw(rng, None))[:LENGTH]
+    heard = torch.from_numpy(np.pad(made, (0, LENGTH - len(made))).astype(np.float32))
+    features = detector.trunk(heard[None])[0].numpy().astype(np.float16)
+    return Example(features, kind, strength, spells, code[0].numpy())
+
+
+class Kept(NamedTuple):
+    """Examples as tensors."""
+
+    features: Tensor
+    marked: Tensor
+    strength: Tensor
+    spells: Tensor
+    code: Tensor
+
+
+def keep(examples: list[Example]) -> Kept:
+    """Stack examples."""
+    return Kept(
+        torch.from_numpy(np.stack([one.features for one in examples])),
+        torch.tensor([float(one.kind == MARKED) for one in examples]),
+        torch.tensor([one.strength for one in examples]),
+        torch.tensor([float(one.kind == MARKED and one.spells) for one in examples]),
+        torch.from_numpy(np.stack([one.code for one in examples])),
+    )
+
+
+def teach(heads: nn.Module, kept: Kept, steps: int) -> None:
+    """Let presence alone learn; every other step hears single seconds, whose ends are a clip's."""
+    for name, value in heads.named_parameters():
+        value.requires_grad_(name.startswith(("mix.", "presence.")))
+    learning = [value for value in heads.parameters() if value.requires_grad]
+    optimiser = torch.optim.AdamW(learning, lr=RATE_OF_LEARNING, weight_decay=1e-2)
+    curve = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE_OF_LEARNING, steps, pct_start=0.1)
+    for step in range(steps):
+        chosen = torch.randint(len(kept.marked), (BATCH,))
+        batch = Kept(*(value[chosen] for value in kept))
+        start = int(torch.randint((SECONDS - 1) * SECOND + 1, (1,)))
+        part = slice(start, start + SECOND) if step % 2 else slice(None)
+        cost = price(heads, batch, batch.features[..., part].float(), single=bool(step % 2))
+        optimiser.zero_grad()
+        cost.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(learning, 2.0)
+        optimiser.step()
+        curve.step()
+
+
+def price(heads: nn.Module, batch: Kept, features: Tensor, *, single: bool) -> Tensor:
+    """Return what the answers cost: bits, frames, clips."""
+    presence, logits = heads(features, F.dropout1d(features, DROPPED))
+    full = batch.strength == 1
+    due = batch.strength * torch.where(full, FULL_WEIGHT, 1.0)
+    weight = torch.where(batch.marked > 0, due, 1.0)
+    if single:  # a weak mark need not be found in a second
+        weight = torch.where((batch.marked > 0) & ~full, 0.3 * weight, weight)
+    starts = range(0, SECONDS * SECOND, SECOND)
+    parts = [slice(None)] if single else [slice(n, n + SECOND) for n in starts]
+    chance = presence.sigmoid()
+    seconds = torch.stack([chance[:, part].mean(1) for part in parts], 1).clamp(1e-4, 1 - 1e-4)
+    whole = chance.mean(1).clamp(1e-4, 1 - 1e-4)
+    missed = torch.where(full, -seconds.log().mean(1), -whole.log())
+    alarm = -(1 - seconds).log().mean(1) + (0 if single else HARD) * F.relu(whole - PATIENCE)
+    clips = torch.where(batch.marked > 0, weight * missed, alarm).mean()
+    target = batch.marked[:, None].expand_as(presence)
+    frames = F.binary_cross_entropy_with_logits(presence, target, reduction="none").mean(1)
+    spelt = batch.spells * (full if single else 1)
+    read = torch.stack([pool(presence[:, part], logits[..., part]) for part in parts]).mean(0)
+    read = torch.where(full[:, None], read, pool(presence, logits))
+    bits = F.binary_cross_entropy_with_logits(read, batch.code, reduction="none").mean(1)
+    message = (bits * spelt).sum() / spelt.sum().clamp(min=1)
+    return MESSAGE * message + FRAMES * (frames * weight).mean() + CLIPS * clips
+
+
+def main() -> None:
+    """Compute features, teach the head, write the run."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("run", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--speech", type=Path, action="append", required=True)
+    parser.add_argument("--voices", type=Path, action="append", default=[])
+    parser.add_argument("--clips", type=int, default=2800, help="of speech, and of all voices")
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--workers", type=int, default=2)
+    asked = parser.parse_args()
+    examples: list[Example] = []
+    with get_context("spawn").Pool(asked.workers) as pool_of:
+        sorts = (("speech", asked.speech), ("voices", asked.voices))
+        for seed, (share, folders) in enumerate(sorts):
+            files = [sorted(folder.rglob("*.flac")) for folder in folders]
+            if files:
+                make = partial(example, run=asked.run, files=files, share=share, seed=seed)
+                examples += pool_of.map(make, range(asked.clips), chunksize=8)
+    torch.manual_seed(0)
+    _, detector = networks(asked.run)
+    teach(detector.heads, keep(examples), asked.steps)
+    asked.out.mkdir(parents=True, exist_ok=True)
+    shutil.copy(asked.run / "state.json", asked.out)
+    weights = load_file(asked.run / "weights.safetensors")
+    own = {f"detector.heads.{k}": v for k, v in detector.heads.state_dict().items()}
+    weights |= {name: value.contiguous() for name, value in own.items()}
+    save_file(weights, asked.out / "weights.safetensors")
+
+
+if __name__ == "__main__":
+    main()

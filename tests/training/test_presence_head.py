@@ -1,0 +1,67 @@
+"""The script that teaches a presence head again: what it hears, and that nothing else changes."""
+
+import importlib.util
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from keybound.training import nets
+from keybound.training.recipe import Recipe, to_tree
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "scripts" / "presence_head.py"
+
+pytestmark = pytest.mark.skipif(not SCRIPT.exists(), reason="no scripts here")
+
+
+@pytest.fixture
+def script():
+    spec = importlib.util.spec_from_file_location("presence_head", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Write a small run of random weights."""
+    model = replace(Recipe("small").model, width=16, presence_spans=(49,))
+    torch.manual_seed(1)
+    pair = zip(("embedder", "detector"), nets.build(model), strict=True)
+    save_file(
+        {
+            f"{name}.{key}": value.contiguous()
+            for name, net in pair
+            for key, value in net.state_dict().items()
+        },
+        tmp_path / "weights.safetensors",
+    )
+    tree = {"recipe": to_tree(Recipe("small", model=model))}
+    (tmp_path / "state.json").write_text(json.dumps(tree))
+    return tmp_path
+
+
+def test_the_head_learns_and_the_rest_stays(script, run):
+    files = [[ROOT / "tests" / "data" / "flite-rms.flac"]]
+    sorts = ("speech", "voices")
+    examples = [
+        script.example(n, run=run, files=files, share=sorts[n % 2], seed=0) for n in range(8)
+    ]
+    assert {one.kind for one in examples} > {script.UNMARKED}
+    assert all(one.features.shape == (16, 150) for one in examples)
+    heads = script.networks(run)[1].heads
+    before = {name: value.clone() for name, value in heads.state_dict().items()}
+    kept = script.keep(examples)
+    with torch.no_grad():
+        first = script.price(heads, kept, kept.features.float(), single=False)
+    script.teach(heads, kept, 30)
+    with torch.no_grad():
+        last = script.price(heads, kept, kept.features.float(), single=False)
+    assert last < 0.96 * first
+    changed = {name for name, value in heads.state_dict().items() if not value.equal(before[name])}
+    assert {name.partition(".")[0] for name in changed} == {"mix", "presence"}
+    assert load_file(run / "weights.safetensors")  # what was read is as it was
