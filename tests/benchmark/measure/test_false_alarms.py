@@ -32,10 +32,11 @@ def test_the_card_gets_what_was_measured(tmp_path: Path) -> None:
     assert read_card(tmp_path).tail == fitted
     negatives = [false_alarms.measure(tmp_path, DATA, name) for name in ("clean", "noise-10")]
     clean, noisy = negatives
-    assert clean.seconds == noisy.seconds > 5
+    assert noisy.seconds == pytest.approx(false_alarms.DRAWS * clean.seconds)  # by chance
+    assert clean.seconds > 5
     plan = Plan(partial(keybound, tmp_path), (DATA,), ("false-alarms",), ("clean",), files_s=(1, 5))
     (row,) = collect(plan, workers=1)
-    assert (row["alarms"], row["files"]) == ([0, 0], [int(clean.seconds / false_alarms.DRAWS), 1])
+    assert (row["alarms"], row["files"]) == ([0, 0], [int(clean.seconds), 1])
     assert false_alarms.table([row]).splitlines()[1].split() == ["clean", "5", "s", "0", "of", "1"]
     assert fit(negatives) == fitted
     assert read_card(tmp_path).excess == fit_excess(negatives)

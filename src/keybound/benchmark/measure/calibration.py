@@ -76,8 +76,7 @@ def calibrate_evidence(
     """
     here = [name for name in attacks if available(name) is None]
     with multiprocessing.get_context("spawn").Pool(workers or os.cpu_count()) as pool:
-        measure = partial(false_alarms.measure, folder)
-        negatives = pool.starmap(measure, product(speech, here), chunksize=1)
+        negatives = pool.starmap(partial(false_alarms.measure, folder), product(speech, here), 1)
     fitted = fit(negatives)
     card = json.loads((folder / "card.json").read_text())
     card["evidence"] = dataclasses.asdict(fitted)
