@@ -126,7 +126,7 @@ def draw(loop: Loop, count: int) -> Drawn:
     if loop.recipe.loss.host:  # the second half of each group: the same hosts, the opposite codes
         n = loop.recipe.batch
         if data.turns:
-            turn = turns(*voiced.shape, data.turns, tools.generator)
+            turn = turns(count, voiced.shape[1], data.turns, tools.generator)
         x, voiced, strength, turn = (losses.twice(v, v, n) for v in (x, voiced, strength, turn))
         code = losses.twice(code, 1 - code, n)
     return Drawn(x, code, voiced.float(), strength, turn)
