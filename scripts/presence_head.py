@@ -70,7 +70,7 @@ def networks(run: Path) -> tuple[Any, Any]:
     weights = load_file(run / "weights.safetensors")
     for network, name in zip(made, ("embedder.", "detector."), strict=True):
         own = {k.removeprefix(name): v for k, v in weights.items() if k.startswith(name)}
-        network.load_state_dict(own, strict=False)
+        network.load_state_dict(own)
         network.eval()
     return made
 
@@ -94,7 +94,9 @@ def example(number: int, *, run: Path, files: list[list[Path]], share: str, seed
     chosen = files[int(rng.integers(len(files)))]
     host = torch.from_numpy(draw_clip(chosen, rng))[None]
     kind = int(rng.choice(3, p=SHARES[share]))
-    code = torch.from_numpy(rng.integers(0, 2, (2, 16)).astype(np.float32))
+    code = torch.from_numpy(
+        rng.integers(0, 2, (2, detector.heads.logits.out_channels)).astype(np.float32)
+    )
     strength = 1.0 if rng.random() < FULL else float(rng.uniform(*WEAK))
     sound, spells = host, True
     if kind != UNMARKED:
@@ -193,10 +195,19 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--speech", type=Path, action="append", required=True)
     parser.add_argument("--voices", type=Path, action="append", default=[])
-    parser.add_argument("--clips", type=int, default=2800, help="of speech, and of all voices")
+    parser.add_argument(
+        "--clips", type=int, default=2800, help="number of clips of speech, and of voices"
+    )
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--workers", type=int, default=2)
     asked = parser.parse_args()
+    for folder in (*asked.speech, *asked.voices):
+        if not any(folder.rglob("*.flac")):
+            parser.error(f"no FLAC files under {folder}")
+    if not (asked.run / "weights.safetensors").exists():
+        parser.error(f"{asked.run} is not a run: no weights.safetensors in it")
+    if networks(asked.run)[1].heads.weight is None:
+        parser.error("the model of this run has no presence_spans")
     examples: list[Example] = []
     with get_context("spawn").Pool(asked.workers) as pool_of:
         sorts = (("speech", asked.speech), ("voices", asked.voices))
