@@ -3,21 +3,25 @@
     python scripts/identity.py read --speech FOLDER --speech FOLDER --trials 200
     python scripts/identity.py wrong --speech FOLDER --trials 500 --keys 200
     python scripts/identity.py cpu --speech FOLDER --records 1000 --records 100000
+    python scripts/identity.py short --speech FOLDER --records 100000 --trials 20
 
 Recordings of one speaker are joined. `read` marks them with an identifier and a seal, attacks them
 and prints the share whose serial is read. `wrong` opens what unmarked, attacked, otherwise marked
 and spliced excerpts spell with random keys, and counts the serials whose check holds and those that
 one of ten million records has. `cpu` prints the seconds of CPU beside detection, by the number of
-records and parties. Set KEYBOUND_LYRA for Lyra, and KEYBOUND_THREADS=1.
+records and parties. `short` prints how often three seconds, cut anywhere, are found by their audio
+among the records of a party and hold the rule V_A. Set KEYBOUND_LYRA for Lyra, and
+KEYBOUND_THREADS=1.
 """
 
 import argparse
 import itertools
 import random
+import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from multiprocessing import get_context
@@ -50,6 +54,7 @@ ATTACKS = (
     "clean", "mp3", "opus-16", "noise-20", "lowpass", "highpass", "resample", "griffin-lim",
     "lyra-6", "noise-10",
 )  # fmt: skip
+KINDS = ("unmarked", "attacked", "marked under another key", "spliced")  # of excerpts
 # Seconds of the host and of the excerpt, whether it is cut anywhere, and for which excerpt it is
 # marked.
 ROWS = {
@@ -124,52 +129,82 @@ def read(asked: argparse.Namespace) -> None:
             print(f"| {' | '.join(cells)} |", flush=True)
 
 
-def excerpts(speech: list[Path], trials: int) -> Iterator[tuple[str, Clip, int]]:
-    """Yield excerpts of ten seconds with what they are and the public serial they have, or -1."""
-    marker, many = Watermarker(), hosts(speech, 10)
-    kinds = ("unmarked", "attacked", "marked under another key", "spliced")
-    for trial in range(trials):
-        rng, kind = np.random.default_rng([21, trial]), kinds[trial % len(kinds)]
-        host, other = many[trial % len(many)], many[(trial + 1) % len(many)]
-        key = Key(rng.bytes(32))
-        names = [name for name in ATTACKS if available(name) is None]
-        name = names[trial // len(kinds) % len(names)]
-        if kind == "unmarked":
-            yield kind, host, -1
-        elif kind == "attacked":
-            yield kind, attacked(host, name, rng), -1
-        else:
-            one = marked(marker, host, identifier.keyed(1, key), key, 1.0)
-            if kind == "spliced":
-                two = marked(marker, other, identifier.public(2, 7), key, 1.0)
-                yield kind, np.concatenate([one, two]), 2
-            else:
-                yield kind, attacked(one, name, rng), -1
+def excerpt(trial: int, host: Clip, other: Clip) -> tuple[str, Clip, int]:
+    """Return what an excerpt is, its samples, and the public serial that it spells, or -1."""
+    marker, rng = Watermarker(), np.random.default_rng([21, trial])
+    kind, key = KINDS[trial % len(KINDS)], Key(rng.bytes(32))
+    names = [name for name in ATTACKS if available(name) is None]
+    name = names[trial // len(KINDS) % len(names)]
+    if kind == "unmarked":
+        return kind, host, -1
+    if kind == "attacked":
+        return kind, attacked(host, name, rng), -1
+    one = marked(marker, host, identifier.keyed(1, key), key, 1.0)
+    if kind == "marked under another key":
+        return kind, attacked(one, name, rng), -1
+    two = marked(marker, other, identifier.public(2, 7), key, 1.0)
+    return kind, np.concatenate([one, two]), 2
+
+
+class Counted(Permutation):
+    """A key that counts the blocks it is asked to open."""
+
+    count = 0
+
+    def decrypt(self, block: int) -> int:
+        """Return the decrypted block."""
+        self.count += 1
+        return super().decrypt(block)
+
+
+def wrong_one(trial: int, *, host: Clip, other: Clip, keys: int) -> tuple[str, list[int], int, int]:
+    """Return what an excerpt is, the serials that wrong keys read, and how many public ones do.
+
+    The last is how many blocks all keys opened together.
+    """
+    warnings.simplefilter("ignore")
+    kind, sound, public = excerpt(trial, host, other)
+    rng = random.Random(trial)
+    own = [Counted(Key(rng.randbytes(32))) for _ in range(keys)]
+    found = Watermarker().detect(sound, RATE)
+    serials = [one.serial for one in reading.read(found, own)]
+    claimed = sum(one.serial != public for one in reading.read_public(found))
+    return kind, serials, claimed, sum(one.count for one in own)
 
 
 def wrong(asked: argparse.Namespace) -> None:
     """Print how often a wrong key, or the published one, takes an excerpt for one of its own."""
-    marker = Watermarker()
-    held = np.unique(np.random.default_rng(22).integers(1 << 40, size=RECORDS))
-    count: dict[str, list[int]] = {}
-    for number, (kind, sound, public) in enumerate(excerpts(asked.speech, asked.trials)):
-        own = count.setdefault(kind, [0, 0, 0, 0, 0])
-        rng = random.Random(number)
-        keys = [Permutation(Key(rng.randbytes(32))) for _ in range(asked.keys)]
-        found = marker.detect(sound, RATE)
-        serials = [one.serial for one in reading.read(found, keys)]
-        own[0] += 1
-        own[1] += asked.keys
-        own[2] += len(serials)
-        own[3] += int(np.isin(serials, held).sum())
-        own[4] += sum(one.serial != public for one in reading.read_public(found))
-    print("| excerpts | of them | keys tried | check holds | names a record | wrong public one |")
-    print("| --- " * 6 + "|")
-    for kind, own in (*count.items(), ("all", np.sum(list(count.values()), axis=0).tolist())):
-        print(f"| {kind} | {' | '.join(f'{one:,}' for one in own)} |")
-    expected = sum(own[1] for own in count.values()) * reading.TRIES / 2**24
+    held = set(np.random.default_rng(22).integers(1 << 40, size=RECORDS).tolist())
+    many = hosts(asked.speech, 10)
+    count = {kind: np.zeros(6, np.int64) for kind in (*KINDS, "all")}
+    with get_context("spawn").Pool(asked.workers) as pool:
+        done = [
+            pool.apply_async(
+                wrong_one,
+                (n,),
+                {
+                    "host": many[n % len(many)],
+                    "other": many[(n + 1) % len(many)],
+                    "keys": asked.keys,
+                },
+            )
+            for n in range(asked.trials)
+        ]
+        for number, one in enumerate(done, start=1):
+            kind, serials, claimed, opened = one.get()
+            named = sum(serial in held for serial in serials)
+            for row in (kind, "all"):
+                count[row] += [1, asked.keys, opened, len(serials), named, claimed]
+            if number % 20 == 0:
+                print(f"{number} of {asked.trials} excerpts", file=sys.stderr, flush=True)
+    columns = ("excerpts", "of them", "keys tried", "blocks opened", "check holds")
+    print(f"| {' | '.join(columns)} | names a record | wrong public one |")
+    print("| --- " * 7 + "|")
+    for kind, row in count.items():
+        print(f"| {kind} | {' | '.join(f'{one:,}' for one in row)} |")
+    expected = count["all"][2] / 2**24
     print(f"\nThe check alone allows {expected:.1f}, of which {RECORDS:,} records have")
-    print(f"{expected * RECORDS / 2**40:.1e} in all.")
+    print(f"{expected * RECORDS / 2**40:.1e} in all. Hosts: {len(many)}.")
 
 
 def parties(known: Registry, folder: Path, count: int) -> list[tuple[Party, Key]]:
@@ -222,10 +257,41 @@ def cpu(asked: argparse.Namespace) -> None:
         print(f"| {count:,} | {many:,} | {' | '.join(shown)} |", flush=True)
 
 
+def short(asked: argparse.Namespace) -> None:
+    """Print the share of excerpts of three seconds that are found and attributed, by attack."""
+    marker, rng = Watermarker(), np.random.default_rng(23)
+    many = hosts(asked.speech, 10)
+    print("| records | attack | trials | found by the audio | V_A | seconds of CPU |")
+    print("| --- " * 6 + "|")
+    for count in asked.records:
+        with tempfile.TemporaryDirectory() as folder, Registry(Path(folder) / "r.sqlite") as known:
+            known.rotate_key(Path(folder) / "registry.key")
+            whose = parties(known, Path(folder), 1)
+            fill(known, whose, count)
+            maker = whose[0][0]
+            names = [name for name in ("clean", "mp3", *ATTACKS[-2:]) if available(name) is None]
+            told: dict[str, list[tuple[bool, bool, float]]] = {name: [] for name in names}
+            for trial in range(asked.trials):
+                host = many[trial % len(many)]
+                made = known.embed(host, RATE, party=maker.name).samples
+                start = int(rng.integers(len(made) - 3 * RATE))
+                for name in names:
+                    heard = attacked(made[start : start + 3 * RATE], name, rng)
+                    found = marker.analyse(heard, RATE)
+                    begun = time.process_time()
+                    claim = [party_claim(maker, 16)]
+                    (one,) = verification.judge(marker.card, found, claim, Known(known))
+                    took = time.process_time() - begun
+                    told[name].append((one.origin.match == "same", one.rule_holds, took))
+            for name, own in told.items():
+                shown = " | ".join(f"{share:.3f}" for share in np.mean(own, axis=0))
+                print(f"| {count:,} | {name} | {len(own)} | {shown} |", flush=True)
+
+
 def main() -> None:
-    """Run one of the three measurements."""
+    """Run one of the measurements."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=["read", "wrong", "cpu"])
+    parser.add_argument("what", choices=["read", "wrong", "cpu", "short"])
     parser.add_argument("--speech", type=Path, action="append", required=True)
     parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--keys", type=int, default=200)
@@ -238,7 +304,7 @@ def main() -> None:
     asked.records = asked.records or [1000, 100_000]
     asked.parties = asked.parties or [1]
     warnings.simplefilter("ignore")
-    {"read": read, "wrong": wrong, "cpu": cpu}[asked.what](asked)
+    {"read": read, "wrong": wrong, "cpu": cpu, "short": short}[asked.what](asked)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import shutil
 from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -36,8 +36,9 @@ SECONDS = 3
 LENGTH = SECONDS * RATE
 ODDS = {  # of attacks
     "clean": 1, "noise-10": 4, "noise-20": 2, "lyra-6": 3, "lyra-3.2": 2.5, "lyra-9.2": 1, "mp3": 1,
-    "opus-12": 1, "opus-16": 0.2, "echo": 2.5, "quantize": 1.5, "denoiser": 1, "griffin-lim": 1,
-    "mel": 0.5, "resample": 0.5, "lowpass": 0.5, "highpass": 0.5, "smoothing": 0.2, "gain": 0.2,
+    "opus-12": 1, "opus-16": 0.2, "opus@9": 1, "lyra-6+noise-20": 1, "lyra-6+denoiser": 0.5,
+    "echo": 2.5, "quantize": 1.5, "denoiser": 1, "griffin-lim": 1, "mel": 0.5, "resample": 0.5,
+    "lowpass": 0.5, "highpass": 0.5, "smoothing": 0.2, "gain": 0.2,
 }  # fmt: skip
 UNMARKED, MARKED, COPIED = range(3)
 SHARES = {"speech": (0.34, 0.5, 0.16), "voices": (0.7, 0.3, 0.0)}  # unmarked, marked, copied
@@ -86,6 +87,13 @@ def draw_clip(files: list[Path], rng: np.random.Generator) -> Clip:
     return clip
 
 
+def carrier_of(embedder: Any, host: Tensor, code: Tensor, strength: float) -> Tensor:
+    """Return the carrier of a code at a strength, which the embedder may know."""
+    if embedder.by_strength:
+        return cast(Tensor, embedder(host, code, torch.tensor([strength])))
+    return strength * cast(Tensor, embedder(host, code))
+
+
 @torch.no_grad()
 def example(number: int, *, run: Path, files: list[list[Path]], share: str, seed: int) -> Example:
     """Draw a clip, mark it, copy its mark or leave it, attack it, and hear it."""
@@ -100,13 +108,13 @@ def example(number: int, *, run: Path, files: list[list[Path]], share: str, seed
     strength = 1.0 if rng.random() < FULL else float(rng.uniform(*WEAK))
     sound, spells = host, True
     if kind != UNMARKED:
-        carrier = embedder(host, code[:1])
+        carrier = carrier_of(embedder, host, code[:1], strength)
         if kind == MARKED and rng.random() < TURNED:
             spells = False
             chance = torch.Generator().manual_seed(number)
             frames = turns(1, LENGTH // HOP, 1.0, chance)
-            carrier = turned(carrier, embedder(host, code[1:]), frames)
-        sound = host + strength * carrier
+            carrier = turned(carrier, carrier_of(embedder, host, code[1:], strength), frames)
+        sound = host + carrier
         if kind == COPIED:
             other = torch.from_numpy(draw_clip(chosen, rng))[None]
             copy = losses.transplant_gains if rng.random() < 0.6 else losses.transplant_residual

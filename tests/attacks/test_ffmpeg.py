@@ -8,7 +8,7 @@ import pytest
 from keybound.attacks import ATTACKS, available, codecs, ffmpeg
 from keybound.errors import AttackError
 
-NAMES = ("aac", "g722", "speex-wb2", "codec2-3200")
+NAMES = ("aac", "g722", "speex-wb2", "gsm", "codec2-3200")
 CODED = [name for name in NAMES if available(name) is None]
 ABSENT = {name: available(name) for name in NAMES if name not in CODED}
 
@@ -88,6 +88,11 @@ def test_speex_has_its_bitrate_and_no_delay(lag, hiss, streams):
     for quality in (2, 10):
         assert lag(hiss, ffmpeg.speex(hiss, 16000, quality=quality)) == 0
     assert streams[0][1] == pytest.approx(7.75, abs=3)  # 155 bits every 20 ms, and the pages
+
+
+def test_gsm_has_its_bitrate_and_no_delay(lag, speech, streams):
+    assert {lag(host, ffmpeg.gsm(host, 16000)) for host in speech} <= {-2, -1, 0, 1, 2}
+    assert streams[0] == (8000, pytest.approx(13.2, rel=0.02))  # 33 bytes every 20 ms
 
 
 def test_codec2_has_its_bitrate_and_its_envelope_no_delay(lag, speech, streams):

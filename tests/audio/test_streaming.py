@@ -37,7 +37,8 @@ def test_a_pause_is_as_still_in_chunks_as_in_the_whole(
     recording = np.concatenate([speech, np.full(48000, 0.01, np.float32), speech])
     whole, _ = nets.frames(recording)
     still = np.flatnonzero(streaming.still(recording, 320, *nets.card.detect_context))
-    assert still.tolist() == list(range(50 + 25, 200 - 25))
+    past, future = nets.card.detect_context
+    assert still.tolist() == list(range(50 + past, 200 - future))
     assert (whole[still] == ABSENT).all()
     monkeypatch.setattr(streaming, "CHUNK_BLOCKS", size)
     assert np.array_equal(nets.frames(recording)[0], whole)

@@ -113,7 +113,7 @@ def test_the_embedder_looks_200_ms_ahead_at_most(
 
 @few
 @given(st.integers(0, 59_000), st.sampled_from([-0.4, 0.3]))
-def test_the_detector_looks_half_a_second_to_either_side_at_most(
+def test_the_detector_looks_less_than_a_second_to_either_side(
     nets: Networks, speech: Floats, place: int, step: float
 ) -> None:
     other = speech.copy()
@@ -124,7 +124,7 @@ def test_the_detector_looks_half_a_second_to_either_side_at_most(
     moved = np.flatnonzero(difference > 1e-5)
     assert moved.size
     middles = (moved + 0.5) * nets.card.hop
-    assert np.abs(middles - place).max() <= 0.5 * nets.card.rate
+    assert np.abs(middles - place).max() <= 0.9 * nets.card.rate
     left, right = nets.card.detect_context
     assert place // nets.card.hop - right <= moved.min()
     assert moved.max() <= place // nets.card.hop + left
@@ -136,7 +136,7 @@ def test_the_detector_looks_half_a_second_to_either_side_at_most(
 def test_a_quieter_host_has_a_carrier_quieter_alike(nets: Networks, speech: Floats) -> None:
     carrier = nets.carrier(speech, CODE)
     # The last bit of a float may move a byte, which moves some 1 % of the carrier.
-    for scale, error_db in ((3.0, -38), (0.1, -38), (0.03, -30)):
+    for scale, error_db in ((3.0, -36), (0.1, -36), (0.03, -30)):
         scaled = nets.carrier(np.float32(scale) * speech, CODE) / scale
         ratio = np.mean((scaled - carrier) ** 2) / np.mean(carrier**2)
         assert 10 * np.log10(ratio) < error_db, f"at {scale} of the level"

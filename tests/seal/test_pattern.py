@@ -186,4 +186,4 @@ def test_the_version_of_the_seal_is_that_of_its_numbers() -> None:
     numbers = [pattern.RATE, pattern.HOP, pattern.COLUMN_FRAMES, pattern.EDGES.tolist()]
     numbers += [pattern.STRENGTHS_DB, pattern.LEAST, pattern.TILT, pattern.PAST, pattern.VIEWS]
     digest = hashlib.sha256(repr(numbers).encode()).hexdigest()[:16]
-    assert (pattern.VERSION, digest) == (1, "00f3413a5b42653f")
+    assert (pattern.VERSION, digest) == (2, "715580b144bfbe7e")

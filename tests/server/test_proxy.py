@@ -47,8 +47,8 @@ STREAMED = ("wav", "pcm", "flac")
 
 @pytest.fixture(scope="module")
 def spoken(clip: Any) -> Any:
-    """Six seconds of speech at the rate of raw samples."""
-    return recordings.resample(np.resize(clip, 6 * 16_000), 16_000, HZ)
+    """Eight seconds of speech at the rate of raw samples: enough to read a public identifier."""
+    return recordings.resample(np.resize(clip, 8 * 16_000), 16_000, HZ)
 
 
 @pytest.fixture(scope="module")

@@ -68,7 +68,7 @@ def test_a_stream_is_heard_as_the_whole_is(
     heard = recordings.resample(clip[: data.draw(st.integers(1_700, 24_000))], RATE, rate)
     whole = marker.detect(heard, rate)
     stream = marker.detector(rate)
-    assert stream.latency_s <= 0.6
+    assert stream.latency_s <= 0.9
     parts, taken = [], 0
     for block in cut(data, heard):
         parts.append(stream.push(block))
@@ -159,6 +159,8 @@ def test_a_pasted_sentence_is_found_at_its_edges(
     parts = [np.roll(clip, before)[:before], sentence, np.roll(clip, -after)[:after]]
     found = marker.detect(np.concatenate(parts), RATE)
     (span,) = found.spans
-    assert span.start_s == pytest.approx(before / RATE, abs=0.25)
-    assert span.end_s == pytest.approx((before + len(sentence)) / RATE, abs=0.25)
+    # Half a second of unmarked speech at an end may be taken for a part of the sentence: presence
+    # is judged over a second.
+    assert span.start_s == pytest.approx(before / RATE, abs=0.6)
+    assert span.end_s == pytest.approx((before + len(sentence)) / RATE, abs=0.6)
     assert marker.attribute(found, key=KEY, payload=PAYLOAD).verified

@@ -253,6 +253,9 @@ ATTACKS: dict[str, Attack] = {
         needs=partial(ffmpeg.needs, "libspeex"),
         quality=2,
     ),
+    "gsm": _codec(
+        "gsm full rate at 8 khz, 13 kbps", ffmpeg.gsm, needs=partial(ffmpeg.needs, "libgsm")
+    ),
     "codec2-3200": _codec(
         "codec 2 at 8 khz, 3.2 kbps",
         ffmpeg.codec2,

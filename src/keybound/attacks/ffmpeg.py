@@ -20,6 +20,7 @@ G722_RATE_HZ = 16000
 G722_DELAY = 22  # samples: its two band-splitting filters
 SPEEX_RATE_HZ = 16000  # wideband
 SPEEX_DELAY = 223  # samples: look-ahead of the encoder and of the band-splitting filters
+GSM_RATE_HZ = 8000
 CODEC2_RATE_HZ = 8000
 CODEC2_DELAY = 160  # samples, by the envelope: phases are not kept
 
@@ -81,6 +82,16 @@ def speex(samples: Samples, sample_rate: int, *, quality: int) -> Samples:
         lambda clip: _round_trip(
             clip, SPEEX_RATE_HZ, "libspeex", ("ogg", "ogg"), SPEEX_DELAY, setting
         ),
+    )
+
+
+def gsm(samples: Samples, sample_rate: int) -> Samples:
+    """Encode with GSM full rate, that of mobile telephones, at 13 kbps and 8 kHz, and decode."""
+    return at_rate(
+        samples,
+        sample_rate,
+        GSM_RATE_HZ,
+        lambda clip: _round_trip(clip, GSM_RATE_HZ, "libgsm", ("gsm", "gsm"), delay=0),
     )
 
 

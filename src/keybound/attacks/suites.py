@@ -18,7 +18,7 @@ RESYNTHESIS = (
     "bigvgan", "denoiser", "deepfilternet", "rnnoise", "nsnet2",
 )  # fmt: skip
 
-HELD_OUT = ("dac-16", "bigvgan", "hifigan", "codec2-3200", "speex-wb2")  # never trained on
+HELD_OUT = ("dac-16", "bigvgan", "hifigan", "codec2-3200", "speex-wb2", "gsm")  # not trained on
 
 COMPOUND = (  # the paper's four, and lyra in the place of encodec
     "encodec-6+noise-20",

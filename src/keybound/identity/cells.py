@@ -16,6 +16,8 @@ Doubles = npt.NDArray[np.float64]
 
 GRID_S = 0.1  # of a cell: between two beginnings that are tried
 LIMIT = 1e-3  # presence this near to 0 or 1 is as sure as it gets
+SUREST = 8.0  # logit of a bit beyond which it is no surer
+EDGE = 0.3  # weight of the first and the last cell of a second, which hear two codes
 
 
 class Cells:
@@ -36,17 +38,18 @@ class Cells:
 
     @cached_property
     def soft(self) -> list[Doubles]:
-        """Return the bits of the seconds, from -1 to 1, by the cells that the first one lacks.
+        """Return the logits of the bits of the seconds, by the cells that the first one lacks.
 
         Each is (seconds, bits): a recording that begins `lead` cells into a second of the one that
-        was marked has those of `soft[lead]`.
+        was marked has those of `soft[lead]`. Of a second that was heard in part they are as much
+        smaller.
         """
         made = []
         for lead in range(self.second):
-            edges = self._at(lead)
-            weight, sums = np.diff(self._weights[edges], axis=0), np.diff(self._sums[edges], axis=0)
-            share = np.diff(edges)[:, None] / self.second
-            made.append(share * np.tanh(sums / np.maximum(weight, 1e-9)))
+            weight, sums = self._within(self._weights, lead), self._within(self._sums, lead)
+            share = np.diff(self._at(lead))[:, None] / self.second
+            mean = sums / np.maximum(weight, 1e-9)
+            made.append(share * np.clip(mean, -SUREST, SUREST))
         return made
 
     def marked(self, lead: int) -> npt.NDArray[np.bool_]:
@@ -78,6 +81,13 @@ class Cells:
         """Return the cells at which the seconds begin, and the end."""
         cells = len(self._sums) - 1
         return np.arange(-lead, cells + self.second, self.second).clip(0, cells)
+
+    def _within(self, summed: Doubles, lead: int) -> Doubles:
+        """Return the sums over each second, in which its first and last cell weigh less."""
+        cells, edges = len(summed) - 1, np.arange(-lead, len(summed) - 1, self.second)
+        first, last = (edges + 1).clip(0, cells), (edges + self.second - 1).clip(0, cells)
+        inner: Doubles = summed[last] - summed[first]
+        return EDGE * np.diff(summed[self._at(lead)], axis=0) + (1 - EDGE) * inner
 
     def _summed(self, frames: Floats) -> Doubles:
         """Return the sums of all frames before each cell, so that any stretch is a difference."""

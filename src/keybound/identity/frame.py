@@ -29,11 +29,13 @@ _WORD = (1 << WORD_BITS) - 1
 class Spelled:
     """A block as it stands at the first second that was read, and how well it fits.
 
-    `fit` is the share of the reading's weight that agrees with it, from -1 to 1.
+    `fit` is the share of the reading's weight that agrees with it, from -1 to 1; `agreement` is
+    that weight less what disagrees, which tells readings of one block apart.
     """
 
     block: int
     fit: float
+    agreement: float
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ class Frame:
         data = b"".join(mask.to_bytes(self.block_bits // 8, "big") for mask in masks)
         return np.unpackbits(np.frombuffer(data, np.uint8)).reshape(-1, self.block_bits)
 
-    def spelled(self, soft: npt.ArrayLike) -> list[Spelled]:
+    def spelled(self, soft: npt.ArrayLike, candidates: int = CANDIDATES) -> list[Spelled]:
         """Return the blocks that fit soft code bits (seconds, BITS) best, the best first.
 
         Above zero a bit is rather 1, and the further the surer; zero says nothing. Seconds that
@@ -116,13 +118,13 @@ class Frame:
         follows = rows.astype(np.int64) @ inverse % 2  # of the basis: (used, bits of the block)
         hard = (values[basis] > 0).astype(np.int64)
         agrees = values * (2 * (follows @ hard % 2) - 1)  # (used,)
-        found = []
-        for fit, turned in _best(agrees, (1 - 2 * follows.T).astype(np.float64), self.order):
-            bits = hard.copy()
-            bits[list(turned)] ^= 1
-            block = int("".join(map(str, inverse @ bits % 2)), 2)
-            found.append(Spelled(block, fit / weight))
-        return found
+        signs = (1 - 2 * follows.T).astype(np.float64)
+        fits, turned = _best(agrees, signs, self.order, candidates)
+        blocks = np.packbits((hard ^ turned) @ inverse.T % 2, axis=1)
+        return [
+            Spelled(int.from_bytes(block.tobytes(), "big"), fit / weight, fit)
+            for block, fit in zip(blocks, fits.tolist(), strict=True)
+        ]
 
 
 KEYED = Frame(2, b"keybound frame 2", order=3)
@@ -163,24 +165,31 @@ def _surest(rows: Bits, order: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.in
     return made, chosen
 
 
-def _best(agrees: Doubles, signs: Doubles, order: int) -> list[tuple[float, tuple[int, ...]]]:
+def _best(
+    agrees: Doubles, signs: Doubles, order: int, count: int
+) -> tuple[Doubles, npt.NDArray[np.int64]]:
     """Return the highest sums of agreement, and which of the surest bits are turned for them.
 
-    At most `order` of them, which is 2 or 3.
+    The highest comes first; what is turned is (count, bits), of zeros and ones. At most `order` are
+    turned, which is 2 or 3.
     """
-    found: list[tuple[float, tuple[int, ...]]] = [(float(agrees.sum()), ())]
-    found += [(float(fit), (n,)) for n, fit in enumerate(signs @ agrees)]
-    below = np.tril_indices(len(signs), -1)
-    for first in range(-1, len(signs) if order > 2 else 0):  # alone, then with each one
+    size = len(signs)
+    below = np.tril_indices(size, -1)
+    one, two = below
+    fits = [np.array([agrees.sum()]), signs @ agrees]
+    turned = [np.full((1, 3), size), np.stack([np.arange(size), *2 * [np.full(size, size)]], 1)]
+    for first in range(-1, size if order > 2 else 0):  # alone, then with each one
         own = agrees if first < 0 else agrees * signs[first]
-        fits = _product(signs * own, signs.T)[below]
-        fits[below[1] <= first] = -np.inf  # each three are tried once, by the lowest of them
-        for at in np.argpartition(fits, -CANDIDATES)[-CANDIDATES:]:
-            pair = (int(below[0][at]), int(below[1][at]))
-            if fits[at] > -np.inf:
-                turned = pair if first < 0 else (first, *pair)
-                found.append((float(fits[at]), turned))
-    return sorted(found, reverse=True)[:CANDIDATES]
+        later = two > first  # each three are tried once, by the lowest of them
+        fits.append(_product(signs * own, signs.T)[below][later])
+        third = np.full(later.sum(), size if first < 0 else first)
+        turned.append(np.stack([one[later], two[later], third], 1))
+    found, which = np.concatenate(fits), np.concatenate(turned)
+    best = np.argpartition(-found, min(count, len(found)) - 1)[:count]
+    best = best[np.argsort(-found[best], kind="stable")]
+    made = np.zeros((len(best), size + 1), np.int64)  # the last one is none
+    np.put_along_axis(made, which[best], 1, axis=1)
+    return found[best], made[:, :size]
 
 
 def _product(left: Doubles, right: Doubles) -> Doubles:

@@ -11,12 +11,15 @@ import numpy.typing as npt
 
 from keybound.crypto.codes import Bits
 from keybound.identity.cells import Cells
-from keybound.identity.frame import BITS, CANDIDATES, KEYED, PERIOD, PUBLIC, Frame
+from keybound.identity.frame import BITS, CANDIDATES, KEYED, PERIOD, PUBLIC, Frame, Spelled
 from keybound.identity.identifier import Identifier, Opened, opened, written
 from keybound.identity.permutation import Permutation
 from keybound.types import Detection, Span
 
-LEADS = 3  # beginnings within a second that are decoded, those that are read most clearly
+# Beginnings within a second that are decoded: that of a recording that was not cut, and those of
+# the others that are read most clearly.
+LEADS = 4
+FROM_START = 512  # blocks of a short recording that are opened as those of a whole one
 # What one key may be asked of one stretch of a view: every answer is a chance to be wrong.
 TRIES = LEADS * CANDIDATES * PERIOD
 MOST_WINDOWS = 32  # of a view: what a reading may cost
@@ -100,6 +103,7 @@ class _View:
         self.cells = Cells(view)
         self.tries = 0
         self.found: dict[Opened, Reading] = {}
+        self._agreement: dict[Opened, float] = {}  # of the reading that was kept
         self.left = self.cells.marked(0) & view.present  # seconds whose identifier is not read yet
 
     def read(self) -> dict[Opened, Reading]:
@@ -119,24 +123,40 @@ class _View:
         return self.found
 
     def _decode(self, first: int, stop: int) -> None:
-        """Decode a stretch at the beginnings that are read most clearly, and open the blocks."""
-        self.tries += TRIES
+        """Decode a stretch at the likely beginnings, and open the blocks."""
+        short = len(self.left) < 2 * self.frame.least_seconds  # more blocks fit about as well
+        self.tries += TRIES + (FROM_START - CANDIDATES if short else 0)
         parts = {}
         for lead, soft in enumerate(self.cells.soft):
             inside = np.zeros((len(soft), 1))
             inside[first : stop + (stop >= len(self.left))] = 1.0
             parts[lead] = soft * inside
-        clearest = sorted(parts, key=lambda lead: -float(np.abs(parts[lead]).sum()))
+        clearest = sorted(parts, key=lambda lead: (lead > 0, -float(np.abs(parts[lead]).sum())))
+        more: list[Spelled] = []
         for lead in clearest[:LEADS]:
-            for one in self.frame.spelled(parts[lead]):
+            count = FROM_START if short and lead == 0 else CANDIDATES
+            spelled = self.frame.spelled(parts[lead], count)
+            more += spelled[CANDIDATES:]
+            for one in spelled[:CANDIDATES]:
                 for second in range(PERIOD):
-                    block = self.frame.rotated(one.block, -second)
-                    for held in opened(block, self.frame, self.keys):
-                        self._keep(held, Identifier(block, self.frame), second, lead, one.fit)
+                    self._open(one, second, lead)
+        if not self.found:
+            for one in more:
+                self._open(one, 0, 0)
+
+    def _open(self, one: Spelled, second: int, lead: int) -> None:
+        """Open a block, as it stood at the beginning of the recording, with each key.
+
+        Beginnings a tenth of a second apart spell one block: the one that agrees most is kept. The
+        share that agrees would not tell, since it is high where little is counted.
+        """
+        block = self.frame.rotated(one.block, -second)
+        for held in opened(block, self.frame, self.keys):
+            if one.agreement > self._agreement.get(held, -np.inf):
+                self._agreement[held] = one.agreement
+                self._keep(held, Identifier(block, self.frame), second, lead, one.fit)
 
     def _keep(self, held: Opened, carried: Identifier, second: int, lead: int, fit: float) -> None:
-        if held in self.found and self.found[held].fit >= fit:
-            return
         own, spans = self._own(carried, second, lead)
         self.left[: len(own)] &= ~own[: len(self.left)]
         start_s = second + lead * self.cells.cell_s

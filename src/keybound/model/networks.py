@@ -139,6 +139,10 @@ class Networks:
     def _detector(self) -> Any:
         return self._session("detector.onnx")
 
+    @cached_property
+    def _takes_strength(self) -> bool:
+        return any(given.name == "strength" for given in self._embedder.get_inputs())
+
     def _session(self, name: str) -> Any:
         path = self.folder / name
         try:
@@ -163,9 +167,11 @@ class Networks:
         """Return a feeder from the samples of a 16 kHz mono host to the carrier of a code.
 
         The code is (bits,), or a function of block numbers with a code for each: (blocks, bits).
-        The carrier is scaled by `strength`.
+        An embedder that takes a `strength` gives a carrier of that strength, any other is scaled.
         """
         hop, done = self.card.hop, 0  # blocks
+        told = {"strength": np.array([strength], np.float32)} if self._takes_strength else {}
+        scale = np.float32(1.0 if told else strength)
 
         def run(piece: Floats, keep: slice) -> Floats:
             nonlocal done
@@ -175,10 +181,10 @@ class Networks:
             else:
                 own = np.broadcast_to(code, (count, len(code)))
             bits = np.ascontiguousarray(own.T, np.float32)[None]  # (1, bits, blocks)
-            (carrier,) = self._embedder.run(None, {"x": piece[None], "code": bits})
+            (carrier,) = self._embedder.run(None, {"x": piece[None], "code": bits} | told)
             done += keep.stop - keep.start
             made: Floats = carrier[0, keep.start * hop : keep.stop * hop]
-            return made if strength == 1.0 else np.float32(strength) * made
+            return made if scale == 1.0 else scale * made
 
         return Feeder(run, hop, self.card.embed_context)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from keybound.model.detection import Tail
+from keybound.model.detection import FALSE_ALARMS, SHORT_S, Tail
 
 HIGHEST = 150  # peaks of all attacks together are the tail
 FEWEST = 10  # peaks in it from which an attack has a scale of its own
@@ -68,18 +68,27 @@ def fit_excess(negatives: Iterable[Negative]) -> float:
 
 
 def fit(negatives: Sequence[Negative]) -> Tail:
-    """Fit the tail: the rate of the attack with most peaks, the scale of that with the highest.
+    """Fit the tail to the attacks that need the highest threshold, and fall off the slowest.
 
-    So at most one file in a hundred is falsely found marked after any of these attacks.
+    Each attack has a rate and a scale of its own, or the scale of all where it has few peaks. The
+    highest threshold that one of them needs for the usual recording is that of the tail, and the
+    largest scale is its scale: longer recordings and rarer false alarms are judged with caution.
     """
     heights = [np.asarray(one.peaks_s, np.float64) for one in negatives]
     ordered = np.sort(np.concatenate([[0.0], *heights]))
     above = max(LEAST_ABOVE_S, float(ordered[-min(len(ordered), HIGHEST + 1)]))
     excesses = [high[high > above] - above for high in heights]
-    own = [excess for excess in excesses if len(excess) >= FEWEST]
-    scale = max(LEAST_SCALE_S, *(_scale(excess) for excess in (*own, np.concatenate(excesses))))
-    counts = [max(1, len(excess)) for excess in excesses]
-    rate = max(count / one.seconds for count, one in zip(counts, negatives, strict=True))
+    common = max(LEAST_SCALE_S, _scale(np.concatenate(excesses)))
+    own = [
+        Tail(
+            above, max(1, len(high)) / one.seconds, _scale(high) if len(high) >= FEWEST else common
+        )
+        for high, one in zip(excesses, negatives, strict=True)
+    ]
+    scale = max(LEAST_SCALE_S, *(tail.scale_s for tail in own))
+    least_s = max(tail.threshold(SHORT_S, FALSE_ALARMS) for tail in own)
+    usual = Tail(above, 1.0, scale).threshold(SHORT_S, FALSE_ALARMS)
+    rate = float(np.exp((least_s - usual) / scale))
     return Tail(round(above, 4), round(rate, 5), round(scale, 4))
 
 

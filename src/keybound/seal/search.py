@@ -29,7 +29,7 @@ RADEMACHER = 1 / (2 * math.erfc(1.0))
 MOST_WINDOWS = 5120  # of a minute, in all positions of a party: what a search may cost
 # z for each root of a column, which one clean recording in eight exceeds where it was cut from a
 # longer one. Where this would not be sealed evidence, cut recordings are not searched for.
-CUT_Z = 1.45
+CUT_Z = 1.4
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from keybound.training import nets
 from keybound.training.recipe import Recipe, from_tree, to_tree
 
 WIDENED = re.compile(r"\.(expand\.weight|expand\.bias|contract\.weight|mix\.weight)$")
-NEW = re.compile(r"(analysis|synthesis|blocks)\.\d+\.")  # may lack in weights
+NEW = re.compile(r"(analysis|synthesis|blocks)\.\d+\.|tell$|slope$")  # may lack in weights
 
 
 @dataclass

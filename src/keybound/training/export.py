@@ -37,6 +37,7 @@ from keybound.training.spectra import HOP, RATE
 TOLERANCE = 2e-4  # of the largest value: what summing in another order may change
 RHO = 2  # the paper's tolerance for 16 bits
 FILES = ("embedder.onnx", "detector.onnx")
+INPUTS = ("x", "code", "strength")
 ROUNDED = 0.1  # of a weight's norm: what seven bits may change
 LARGE = 1000  # smaller tensors stay in single precision
 
@@ -60,11 +61,12 @@ def export(
         net.eval()
     x = 0.1 * torch.randn(1, 100 * HOP)
     code = torch.randint(0, 2, (1, recipe.model.bits, 100)).float()  # of each block
+    strength = (torch.tensor([0.7]),) if recipe.model.by_strength else ()
     models = {
-        "embedder.onnx": _convert(embedder, (x, code), ["carrier"]),
+        "embedder.onnx": _convert(embedder, (x, code, *strength), ["carrier"]),
         "detector.onnx": _convert(detector, (x,), ["presence", "logits"]),
     }
-    _compare(embedder, (x, code), models["embedder.onnx"], "embedder.onnx")
+    _compare(embedder, (x, code, *strength), models["embedder.onnx"], "embedder.onnx")
     _compare(detector, (x,), models["detector.onnx"], "detector.onnx")
     _read_back(weights, models, 2**-11)  # a half is off by so much of a value at most
     if speech:
@@ -162,8 +164,8 @@ def reach(network: Any) -> list[int]:
 def _convert(net: nn.Module, inputs: tuple[Tensor, ...], outputs: list[str]) -> bytes:
     """Return a network as ONNX, for audio of any whole number of blocks."""
     blocks = torch.export.Dim("blocks", min=2)
-    names = ["x", "code"][: len(inputs)]
-    shapes = ({1: HOP * blocks}, {2: blocks})[: len(inputs)]
+    names = [*INPUTS[: len(inputs)]]
+    shapes = ({1: HOP * blocks}, {2: blocks}, {})[: len(inputs)]
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")  # the exporter's own, about versions of itself
@@ -207,7 +209,7 @@ def _compare(net: nn.Module, inputs: tuple[Tensor, ...], model: bytes, name: str
         given = (level * torch.randn(1, blocks * HOP), *(v[..., :blocks] for v in inputs[1:]))
         with torch.no_grad():
             wanted = net(*given)
-        feeds = dict(zip(("x", "code"), (v.numpy() for v in given), strict=False))
+        feeds = dict(zip(INPUTS, (v.numpy() for v in given), strict=False))
         got = session.run(None, feeds)
         for a, b in zip(wanted if isinstance(wanted, tuple) else (wanted,), got, strict=True):
             error = float((a - torch.from_numpy(b)).abs().max() / (a.abs().max() + 1e-6))

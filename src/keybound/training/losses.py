@@ -13,6 +13,7 @@ from keybound.training.spectra import RATE, SECOND
 
 FULL_SHARE = 0.5  # of a clip marked and sounding: from here on its payload counts in full
 SLACK = 1.45  # a clip may cost this much more than the budget that holds for the mean
+WEAK_SLACK = 1.2  # likewise where a mark is weak: what is quiet on the whole must be so everywhere
 
 
 def pool(presence: Tensor, logits: Tensor) -> Tensor:
@@ -38,6 +39,20 @@ def over(cost: Tensor, budget: float) -> Tensor:
     Clips that are hard to mark may then cost more, and easy ones less.
     """
     return F.relu(cost.mean() - budget) + F.relu(cost - SLACK * budget).mean()
+
+
+def over_by_strength(cost: Tensor, budget: float, strength: Tensor, power: float) -> Tensor:
+    """Do the same where the budget falls with a power of the strength of each mark (clips,).
+
+    Full and weak marks are judged apart. What a weak one costs too much counts by its own budget.
+    """
+    share = cost / strength**power
+    lacks = torch.zeros((), device=cost.device)
+    for kind, slack in ((strength == 1, SLACK), (strength < 1, WEAK_SLACK)):
+        part = kind.float() / kind.sum().clamp(min=1)
+        lacks = lacks + F.relu((part * share).sum() - budget * kind.any())
+        lacks = lacks + (part * F.relu(share - slack * budget)).sum()
+    return lacks
 
 
 class Excerpts(NamedTuple):

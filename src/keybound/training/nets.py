@@ -126,23 +126,35 @@ class SpectralEmbedder(nn.Module):
         self.register_buffer("bank", mel_bank(spec.bands, BINS), persistent=False)
         hz = self.bank @ torch.linspace(0, RATE / 2, BINS) / self.bank.sum(1)
         self.register_buffer("emphasis", line(spec.emphasis, hz)[:, None], False)  # (bands, 1)
+        self.by_strength = spec.by_strength
+        if spec.by_strength:
+            self.tell = nn.Parameter(torch.zeros(spec.width, 1))
+            self.slope = nn.Parameter(torch.zeros(spec.bands, 1))
 
-    def gains(self, features: Tensor, code: Tensor) -> Tensor:
+    def gains(self, features: Tensor, code: Tensor, strength: Tensor | None = None) -> Tensor:
         """Return the gain of each bin in nepers: (batch, BINS, frames)."""
         h = self.analysis(self.project(features))
         if not self.anchor:
             h = torch.zeros_like(h)
         scale, shift = self.film(h).chunk(2, dim=1)
         told = scale * project_code(self.project_code, code, h.shape[-1]) + shift
-        bands = self.limit * self.emphasis * torch.tanh(self.out(self.synthesis(told)).float())
+        factor = self.limit * self.emphasis
+        if strength is not None:
+            weak = strength[:, None, None]  # gives way in some bands more than in others
+            told = told + self.tell * (1 - weak)
+            factor = factor * torch.exp((1 + self.slope) * torch.log(weak))
+        bands = factor * torch.tanh(self.out(self.synthesis(told)).float())
         return self.bank.T @ bands
 
-    def forward(self, x: Tensor, code: Tensor) -> Tensor:
-        """Return the carrier of hosts (batch, samples) for codes, as `project_code` has them."""
+    def forward(self, x: Tensor, code: Tensor, strength: Tensor | None = None) -> Tensor:
+        """Return the carrier of hosts (batch, samples) for codes, as `project_code` has them.
+
+        `strength` (batch,) is that of each mark, full if none is given; with `by_strength` alone.
+        """
         with torch.autocast(x.device.type, enabled=False):
             real, imag = self.spectrum(to_blocks(x, HOP, HOP))
             features = self.features(real, imag)
-        change = torch.expm1(self.gains(features, code))
+        change = torch.expm1(self.gains(features, code, strength))
         with torch.autocast(x.device.type, enabled=False):
             blocks = self.spectrum.inverse(real * change.float(), imag * change.float())
             return blocks.transpose(1, 2).reshape(x.shape[0], -1)

@@ -8,7 +8,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from keybound.training.hearing import BEST, Heard
-from keybound.training.losses import excerpts, frame_presence, hosts_part, over, score
+from keybound.training.losses import (
+    excerpts,
+    frame_presence,
+    hosts_part,
+    over,
+    over_by_strength,
+    score,
+)
 from keybound.training.recipe import LossSpec, Recipe, at
 
 Terms = dict[str, Tensor]
@@ -95,8 +102,13 @@ def of_answers(
     return terms
 
 
-def of_cost(spec: LossSpec, cost: Heard, position: float) -> Terms:
-    """Return the terms of what a mark costs the ear: the paper's, what meters lack, budgets."""
+def of_cost(spec: LossSpec, cost: Heard, position: float, strength: Tensor | None = None) -> Terms:
+    """Return the terms of what a mark costs the ear: the paper's, what meters lack, budgets.
+
+    With `strength` (clips,), what is heard is a mark of that strength, and budgets fall with it.
+    """
+    if strength is not None:
+        return _of_cost_by_strength(spec, cost, position, strength)
     target_db = at(spec.snr_db, position)
     return {
         "stft": cost.stft,
@@ -110,4 +122,20 @@ def of_cost(spec: LossSpec, cost: Heard, position: float) -> Terms:
         "snr": F.relu(target_db - cost.snr_db.mean()),
         "clip_snr": F.relu(target_db - spec.clip_slack_db - cost.snr_db).mean(),
         "gain": over(cost.gain_db, at(spec.gain_db, position)),
+    }
+
+
+def _of_cost_by_strength(spec: LossSpec, cost: Heard, position: float, strength: Tensor) -> Terms:
+    full = cost._replace(
+        snr_db=cost.snr_db + 20 * torch.log10(strength), gain_db=cost.gain_db / strength
+    )
+    lacks = (
+        ("below_stoi", 1 - cost.stoi, 1 - spec.stoi_goal),
+        ("below_visqol", 1 - cost.visqol, 1 - spec.visqol_goal),
+        ("below_pesq", BEST - cost.pesq, BEST - spec.pesq_goal),
+        ("below_zimtohrli", 5 - cost.zimtohrli, 5 - spec.zimtohrli_goal),
+    )
+    return of_cost(spec, full, position) | {
+        name: over_by_strength(lack, budget, strength, power)
+        for (name, lack, budget), power in zip(lacks, spec.weak_powers, strict=True)
     }

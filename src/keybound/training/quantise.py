@@ -50,12 +50,15 @@ def quantised_pair(
         raise ModelError("no recording of a second or more to fit products of bytes to")
     rng = np.random.default_rng(0)
     embedder = _session(models["embedder.onnx"])
+    told = any(given.name == "strength" for given in embedder.get_inputs())
     hosts: list[Feeds] = []
     heard: list[Feeds] = []
     for i, samples in enumerate(long[:: max(1, len(long) // RECORDINGS)]):
         x = samples[: len(samples) // HOP * HOP][None, : SECONDS * RATE]
         code = rng.integers(0, 2, (1, bits, 1)).astype(np.float32)
         hosts.append({"x": x, "code": np.repeat(code, x.shape[1] // HOP, 2)})
+        if told:  # every other mark is a weak one
+            hosts[-1]["strength"] = np.array([1.0 if i % 4 < 2 else 0.6], np.float32)
         y = x + embedder.run(None, hosts[-1])[0] if i % 2 else x
         if i % 3 == 0:
             y = y + 0.3 * y.std() * rng.standard_normal(y.shape, np.float32)

@@ -44,6 +44,7 @@ class ModelSpec:
     bands: int = 40  # gains a frame, spectral only
     max_gain_nepers: float = 0.6  # 5.2 dB either way, spectral only
     emphasis: tuple[tuple[float, float], ...] = ((0.0, 1.0),)  # (Hz, what gains are scaled by)
+    by_strength: bool = False  # the embedder knows how strong its mark should be, spectral only
     latent: int = 128  # additive only
     carrier_scale: float = 1.0  # alpha of the paper, additive only
     absolute: bool = False  # C(x) hears the host's own level, not relative to it, additive only
@@ -90,6 +91,7 @@ class LossSpec:
     pesq_goal: float = 4.4
     zimtohrli: float = 0.0  # likewise for Zimtohrli, as predicted
     zimtohrli_goal: float = 4.7
+    weak_powers: tuple[float, float, float, float] = (1.0, 2.0, 1.0, 2.0)  # of strength, by budget
     host: float = 0.0  # on what hosts add to the logits whatever the code; marks each host twice
     budget: float = 1.0  # of the SNR hinge on the mean of a batch
     clip_budget: float = 0.0  # of the SNR hinge on each clip
@@ -262,11 +264,9 @@ def to_tree(recipe: Recipe) -> dict[str, Any]:
 
 def _build(kind: type, tree: dict[str, Any], where: str) -> Any:
     known = {f.name: f for f in dataclasses.fields(kind)}
-    unknown = sorted(set(tree) - set(known))
-    if unknown:
-        raise RecipeError(
-            f"unknown recipe entry {where}{unknown[0]}", hint=f"known: {', '.join(known)}"
-        )
+    if unknown := sorted(set(tree) - set(known)):
+        hint = f"known: {', '.join(known)}"
+        raise RecipeError(f"unknown recipe entry {where}{unknown[0]}", hint=hint)
     try:
         return kind(**{k: _fit(v, known[k].type, f"{where}{k}") for k, v in tree.items()})
     except TypeError as error:

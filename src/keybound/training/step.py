@@ -54,7 +54,7 @@ class Loop:
     hosts: Hosts
     tools: twins.Tools
     hearing: Callable[[Tensor, Tensor], tuple[Tensor, ...]]
-    embed: Callable[[Tensor, Tensor], Tensor]
+    embed: Callable[..., Tensor]
     detect: Callable[[Tensor], tuple[Tensor, Tensor]]
     remove: Callable[[Tensor, Tensor], Tensor]  # what the remover misses: of marked clips and hosts
     pool: Executor
@@ -80,7 +80,9 @@ def prepare(recipe: Recipe, state: State, sources: Sources, device: torch.device
 
     pairs: neural.Codecs = {k: graphed(c, blank(2 * n)) for k, c in learned.items()}
     code = torch.zeros(n * groups, recipe.model.bits, device=device)
-    embed = graphed(Half(state.embedder), blank(n * groups, False), code)
+    strength = torch.ones(len(code), device=device)
+    told = (strength,) if recipe.model.by_strength else ()
+    embed = graphed(Half(state.embedder), blank(n * groups, False), code, *told)
     detect = graphed(Half(state.detector), blank(n * (2 * groups + 3)))
     half = (n * groups + 1) // 2
     hear = graphed(Hearing().to(device), blank(half, False), blank(half))
@@ -136,7 +138,15 @@ def carried(loop: Loop, drawn: Drawn, carrier: Tensor) -> Tensor:
     """Return hosts with their marks, some of which change to the code of their twin and back."""
     if loop.recipe.data.turns and loop.recipe.loss.host:
         carrier = turned(carrier, losses.other_half(carrier, loop.recipe.batch), drawn.turn)
+    if loop.recipe.model.by_strength:
+        return drawn.host + carrier
     return drawn.host + drawn.strength[:, None] * carrier
+
+
+def told(loop: Loop, drawn: Drawn) -> tuple[Tensor, ...]:
+    """Return what the embedder is given of a batch."""
+    strength = (drawn.strength,) if loop.recipe.model.by_strength else ()
+    return drawn.host, drawn.code, *strength
 
 
 def request_codec(loop: Loop, step: int) -> codecs.Request:
@@ -144,7 +154,7 @@ def request_codec(loop: Loop, step: int) -> codecs.Request:
     seeded(loop, step, 1)
     drawn = draw(loop, loop.recipe.batch)
     with torch.no_grad():
-        marked = carried(loop, drawn, Half(loop.state.embedder)(drawn.host, drawn.code))
+        marked = carried(loop, drawn, Half(loop.state.embedder)(*told(loop, drawn)))
     return codecs.Request(loop.pool, torch.cat([marked, drawn.host]), loop.recipe.seed, step)
 
 
@@ -164,7 +174,7 @@ def train_step(
         drawn = Drawn(*(torch.cat([first, rest[n:]]) for first, rest in pairs))
     x, code, voiced, strength, turn = drawn
 
-    carrier = loop.embed(x, code)
+    carrier = loop.embed(*told(loop, drawn))
     marked = carried(loop, drawn, carrier)  # (clips, samples)
     borne = marked
     if recipe.data.sealed:
@@ -196,10 +206,11 @@ def train_step(
     paired = bool(recipe.loss.host)
     answers = presence, logits, target, weight, code, strength
     terms = objective.of_answers(*answers, n, paired=paired)
-    # Half the clips say what the mark costs the ear at full strength: it varies less than what
-    # attacks do.
+    # Half the clips say what the mark costs the ear, at full strength unless the embedder knows
+    # another: it varies less than what attacks do.
     cost = Heard(*loop.hearing(x[::2], x[::2] + carrier[::2]))
-    terms |= objective.of_cost(recipe.loss, cost, position)
+    own = strength[::2] if recipe.model.by_strength else None
+    terms |= objective.of_cost(recipe.loss, cost, position, own)
     norm = update(loop, objective.total(terms, objective.weights(recipe, position)), position)
     every = recipe.channel.remover_updates
     if every and step % every == 0 and position > recipe.channel.remover_from / 2:
@@ -207,17 +218,19 @@ def train_step(
 
     with torch.no_grad():
         count_bits(loop, groups, losses.excerpts(target, weight, strength), presence, logits, code)
-    extra = {
-        "snr_db": cost.snr_db.mean(),
-        "snr_spread_db": cost.snr_db.std(correction=0),
-        "gain_db": cost.gain_db.mean(),
-        "stoi": cost.stoi.mean(),
-        "visqol": cost.visqol.mean(),
-        "pesq": cost.pesq.mean(),
-        "zimtohrli": cost.zimtohrli.mean(),
-        "norm": norm,
-    }
+    heard_at = torch.ones_like(strength[::2]) if own is None else own
+    extra = measures(cost, heard_at) | {"norm": norm}
     return {k: v.detach() for k, v in (terms | extra).items()}
+
+
+def measures(cost: Heard, strength: Tensor) -> dict[str, Tensor]:
+    """Return the means of what was heard of full marks and, by another name, of weak ones."""
+    made = {"snr_spread_db": cost.snr_db.std(correction=0)}
+    for name in ("snr_db", "gain_db", "stoi", "visqol", "pesq", "zimtohrli"):
+        value = getattr(cost, name)
+        for kind, which in (("", strength == 1), ("weak_", strength < 1)):
+            made[kind + name] = (value * which).sum() / which.sum()  # not finite where none is
+    return made
 
 
 def count_bits(

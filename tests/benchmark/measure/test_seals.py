@@ -204,7 +204,7 @@ def test_identifiers_are_a_method_of_their_own(monkeypatch):
         assert made.issued is issued
         made.embed(clip, secret)
         assert made.name == ("keybound-identifier" if issued else "keybound")
-        assert made.version.endswith("+seal-1+identifier" if issued else "+seal-1")
+        assert made.version.endswith("+seal-2+identifier" if issued else "+seal-2")
     assert [one.identifier for one in asked] == [None, keyed(9, secret.key)]
     assert [one.position for one in asked] == [9, 9]
 

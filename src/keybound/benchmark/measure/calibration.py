@@ -15,7 +15,6 @@ import multiprocessing
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from keybound.model.detection import Tail
 from keybound.model.tail import fit, fit_excess
 
 ATTACKS = (*PAPER, "lyra-9.2", "lyra-3.2", "opus-16", "mel")
+OTHERS_ATTACKS = ("clean", "noise-20", "noise-10", "echo", "lyra-6")  # the worst, for long folders
 SECONDS = 1.0  # of a clip
 FALSE_ALARMS = 0.01  # on clean speech
 ATTACKED_ALARMS = 0.01  # after the attack that makes the most
@@ -71,12 +71,17 @@ def calibrate_evidence(
 ) -> Tail:
     """Measure how much evidence unmarked speech holds, and write that into the card of a folder.
 
-    Each folder of speech counts by itself after each attack: the worst of them sets the tail. How
-    fast high presence gets rarer is measured on the same speech.
+    Each folder of speech counts by itself after each attack, those behind the first, which are
+    long, after one draw of the worst attacks: the worst of them sets the tail. How fast high
+    presence gets rarer is measured on the same speech.
     """
     here = [name for name in attacks if available(name) is None]
+    worst = [name for name in here if name in OTHERS_ATTACKS]
+    first, *others = speech
+    pairs = [(first, name, false_alarms.DRAWS) for name in here]
+    pairs = [*((one, name, 1) for one in others for name in reversed(worst)), *pairs]
     with multiprocessing.get_context("spawn").Pool(workers or os.cpu_count()) as pool:
-        negatives = pool.starmap(partial(false_alarms.measure, folder), product(speech, here), 1)
+        negatives = pool.starmap(partial(false_alarms.measure, folder), pairs, 1)
     fitted = fit(negatives)
     card = json.loads((folder / "card.json").read_text())
     card["evidence"] = dataclasses.asdict(fitted)

@@ -22,12 +22,12 @@ FILES_S = (1.0, 3.0, 10.0, 60.0, 600.0)  # lengths of its files
 DRAWS = 3  # of each attack's chance, for speech is short and peaks are rare
 
 
-def measure(folder: Path, speech: Path, name: str) -> Negative:
+def measure(folder: Path, speech: Path, name: str, draws: int = DRAWS) -> Negative:
     """Find the peaks of evidence in the recordings of a folder, joined, after an attack."""
     marker = Watermarker(folder)
-    first, *more = (joined_speech(speech, name, marker.card.rate, n) for n in range(DRAWS))
-    draws = [first, *(one for one in more if not np.array_equal(one, first))]  # with chance
-    found = [marker.detect(joined, marker.card.rate) for joined in draws]
+    first, *more = (joined_speech(speech, name, marker.card.rate, n) for n in range(draws))
+    heard = [first, *(one for one in more if not np.array_equal(one, first))]  # with chance
+    found = [marker.detect(joined, marker.card.rate) for joined in heard]
     heights = np.concatenate([peaks(one.frame_presence, one.frame_s) for one in found])
     scores = np.concatenate([means(one.frame_presence, one.frame_s) for one in found])
     seconds = sum(len(one.frame_presence) * one.frame_s for one in found)

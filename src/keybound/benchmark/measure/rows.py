@@ -1,8 +1,9 @@
 """Rows: one measurement each, as a line of JSON in a file that any run may add to.
 
 A row names everything it depends on, so rows of several runs can lie in one file; a row that is
-already there is not measured again. Method and version stand once in a line of their own, for all
-rows after it. Knows nothing of methods, attacks or speech.
+already there is not measured again. What rows share, method and version and in a sorted file also
+suite and attack, stands once in a line of its own, for all rows after it. Knows nothing of methods,
+attacks or speech.
 """
 
 import contextlib

@@ -6,10 +6,10 @@ import { roundEven } from "../resample.js";
 /**
  * Return what the seconds of a view say, from the presence (frames,) and logits [frames](bits,).
  *
- * `soft[lead]` holds their bits [seconds](bits,), from -1 to 1, for a recording that begins `lead`
+ * `soft[lead]` holds the logits of their bits [seconds](bits,) for a recording that begins `lead`
  * cells into a second; `marked(lead)` says which are marked rather than not.
  */
-export function cells({ chance, logits }, frame_s, { limit, grid_s }) {
+export function cells({ chance, logits }, frame_s, { limit, grid_s, surest, edge }) {
   const [low, high] = [Math.fround(limit), Math.fround(1 - limit)];
   const clear = chance.map((value) => Math.min(high, Math.max(low, value)));
   const odds = clear.map((value) => value / Math.fround(1 - value));
@@ -31,12 +31,16 @@ export function cells({ chance, logits }, frame_s, { limit, grid_s }) {
   };
   const seconds = (lead, made) => {
     const at = edges(lead);
-    return at.slice(1).map((stop, n) => made(at[n], stop));
+    return at.slice(1).map((stop, n) => made(at[n], stop, n * second - lead));
   };
-  const bitsOf = (start, stop) => {
+  const bitsOf = (start, stop, at) => {
     const share = (stop - start) / second;
-    const total = Math.max(weights[stop][0] - weights[start][0], 1e-9);
-    return Float64Array.from(sums[stop], (sum, i) => share * Math.tanh((sum - sums[start][i]) / total));
+    const [first, last] = [at + 1, at + second - 1].map((cell) => Math.min(count, Math.max(0, cell)));
+    // The first and the last cell of a second hear two codes.
+    const within = (all, i) => edge * (all[stop][i] - all[start][i]) + (1 - edge) * (all[last][i] - all[first][i]);
+    const total = Math.max(within(weights, 0), 1e-9);
+    const bounded = (mean) => Math.min(surest, Math.max(-surest, mean));
+    return Float64Array.from(sums[stop], (_, i) => share * bounded(within(sums, i) / total));
   };
   const isMarked = (start, stop) => {
     const frames = Math.min(stop * size, chance.length) - start * size;

@@ -17,12 +17,13 @@ export function code(block, second, sums) {
 }
 
 /**
- * Return the blocks that fit soft code bits [seconds][bits] best as [{block, fit}], the best first.
+ * Return the blocks that fit soft code bits [seconds][bits] best as [{block, fit, agreement}].
  *
- * Above zero a bit is rather 1, and the further the surer. This is ordered-statistics decoding: the
- * block follows from the surest bits that determine it, with up to two of them turned.
+ * The best comes first. Above zero a bit is rather 1, and the further the surer. This is
+ * ordered-statistics decoding: the block follows from the surest bits that determine it, with up to
+ * two of them turned.
  */
-export function spelled(soft, { sums, candidates }) {
+export function spelled(soft, sums, candidates) {
   const { values, rows } = read(soft, sums);
   const order = values.map((_, i) => i).sort((a, b) => Math.abs(values[b]) - Math.abs(values[a]));
   const { basis, inverse } = surest(rows, order, sums[0].length);
@@ -35,7 +36,7 @@ export function spelled(soft, { sums, candidates }) {
   return best(agrees, follows, basis.length, candidates).map(({ fit, turned }) => {
     const bits = hard.slice();
     turned.forEach((n) => flip(bits, n));
-    return { block: solved(inverse, bits), fit: fit / weight };
+    return { block: solved(inverse, bits), fit: fit / weight, agreement: fit };
   });
 }
 
@@ -85,18 +86,14 @@ function best(agrees, follows, size, candidates) {
     follows.map((own) => ((own[n >> 5] >>> (n & 31)) & 1 ? -1 : 1)),
   );
   const found = [];
-  const keep = (fit, turned) => {
-    if (found.length === candidates && fit <= found.at(-1).fit) return;
-    found.push({ fit, turned });
-    found.sort((one, two) => two.fit - one.fit).splice(candidates);
-  };
+  const keep = (fit, turned) => found.push({ fit, turned });
   keep(agrees.reduce((sum, value) => sum + value, 0), []);
   for (let a = 0; a < size; a++) {
     const own = signs[a].map((sign, i) => sign * agrees[i]);
     keep(own.reduce((sum, value) => sum + value, 0), [a]);
     for (let b = 0; b < a; b++) keep(dot(own, signs[b]), [a, b]);
   }
-  return found;
+  return found.sort((one, two) => two.fit - one.fit).slice(0, candidates);
 }
 
 function dot(one, two) {

@@ -7,14 +7,12 @@ import { decryption } from "./permutation.js";
 /**
  * Return the public identifiers that views [{chance, logits}] spell, the one that fits best first.
  *
- * Each is {identifier, issuer, start_s, fit}. Anyone can write one: it is a claim.
+ * Each is {identifier, issuer, start_s, fit, agreement}. Anyone can write one: it is a claim.
  */
 export function readPublic(views, frame_s, facts) {
-  const how = {
-    ...facts,
-    sums: facts.sums.map((mask) => Uint32Array.from(mask.match(/.{8}/g), (word) => parseInt(word, 16))),
-    opened: opener(facts),
-  };
+  const sums = facts.sums.map((mask) => Uint32Array.from(mask.match(/.{8}/g), (word) => parseInt(word, 16)));
+  const least = (sums[0].length * 32) / sums.length; // seconds that determine a block
+  const how = { ...facts, sums, least, opened: opener(facts) };
   if (views[0].logits[0].length !== how.sums.length) return []; // such weights carry none
   const best = new Map();
   for (const view of views) {
@@ -45,19 +43,18 @@ function readView(view, frame_s, how) {
   const own = cells(view, frame_s, how);
   const left = own.marked(0).map((marked) => marked && view.present); // whose identifier is not read yet
   const found = new Map();
-  const least = (how.sums[0].length * 32) / how.sums.length; // seconds that determine a block
-  const size = 2 * least;
+  const size = 2 * how.least;
   decode(0, left.length, own, left, found, how);
-  if (left.length < size + least) return found;
+  if (left.length < size + how.least) return found;
   let windows = 0;
-  for (let start = 0; start < left.length - least; start += least) {
-    const enough = left.slice(start, start + size).filter(Boolean).length > least;
+  for (let start = 0; start < left.length - how.least; start += how.least) {
+    const enough = left.slice(start, start + size).filter(Boolean).length > how.least;
     if (enough && windows++ < how.most_windows) decode(start, start + size, own, left, found, how);
   }
   return found;
 }
 
-/** Decode a stretch of seconds at the beginnings that are read most clearly, and open the blocks. */
+/** Decode a stretch of seconds at the likely beginnings, and open the blocks. */
 function decode(start, stop, own, left, found, how) {
   const end = stop >= left.length ? Infinity : stop;
   const nothing = new Float64Array(how.sums.length);
@@ -65,22 +62,28 @@ function decode(start, stop, own, left, found, how) {
     const part = soft.map((bits, n) => (n >= start && n < end ? bits : nothing));
     return { lead, part, clear: part.reduce((sum, bits) => sum + magnitude(bits), 0) };
   });
-  parts.sort((a, b) => b.clear - a.clear);
+  parts.sort((a, b) => (a.lead > 0) - (b.lead > 0) || b.clear - a.clear);
+  const open = ({ block, fit, agreement }, second, lead) => {
+    const first = rotated(block, -second);
+    const held = how.opened(first);
+    if (!held) return;
+    const name = `${held.issuer}.${held.identifier}`;
+    if (found.get(name)?.agreement >= agreement) return; // another beginning spells it more clearly
+    agreeing(first, second, lead, own, how).forEach((agrees, n) => {
+      if (agrees && n < left.length) left[n] = false;
+    });
+    found.set(name, { ...held, start_s: second + lead * own.cell_s, fit, agreement });
+  };
+  const more = [];
+  const short = left.length < 2 * how.least; // more blocks fit about as well
   for (const { lead, part } of parts.slice(0, how.leads)) {
-    for (const { block, fit } of spelled(part, how)) {
-      for (let second = 0; second < how.period; second++) {
-        const first = rotated(block, -second);
-        const held = how.opened(first);
-        if (!held) continue;
-        const name = `${held.issuer}.${held.identifier}`;
-        if (found.get(name)?.fit >= fit) continue;
-        agreeing(first, second, lead, own, how).forEach((agrees, n) => {
-          if (agrees && n < left.length) left[n] = false;
-        });
-        found.set(name, { ...held, start_s: second + lead * own.cell_s, fit });
-      }
+    const read = spelled(part, how.sums, short && lead === 0 ? how.from_start : how.candidates);
+    more.push(...read.slice(how.candidates));
+    for (const one of read.slice(0, how.candidates)) {
+      for (let second = 0; second < how.period; second++) open(one, second, lead);
     }
   }
+  if (!found.size) more.forEach((one) => open(one, 0, 0));
 }
 
 /** Return which seconds have the codes of a block, together with those around them. */
