@@ -47,11 +47,10 @@ def corpus_of_alice(run: Run, home: Path, hosts: dict[str, Samples]) -> None:
     assert run("party", "add", "alice", "--key", "alice.key", "--payload", PAYLOAD).code == 0
 
 
-def noisy(samples: Samples) -> Samples:
-    """Add noise in which the pattern is lost, and the code is not."""
-    level = np.sqrt(np.mean(samples**2)) * 10 ** (-10 / 20)
-    noise = np.random.default_rng(0).normal(size=len(samples))
-    return np.asarray((samples + level * noise) * 0.5)
+def interrupted(samples: Samples) -> Samples:
+    """Leave 30 ms out of every second: the pattern is lost, and the code is not."""
+    kept = int(0.97 * RATE)
+    return np.concatenate([samples[n : n + kept] for n in range(0, len(samples), RATE)])
 
 
 def replayed(marker: Watermarker, marked: Samples, onto: Samples) -> Samples:
@@ -67,7 +66,7 @@ def copies(marker: Watermarker, hosts: dict[str, Samples], row: dict[str, Any]) 
     """Make what may have become of a marked recording, and copies of its mark."""
     marked = sf.read(row["output"], dtype="float32")[0]
     other = hosts["flite-rms"][::-1].copy()
-    sf.write("heard/noisy.wav", noisy(marked), RATE)
+    sf.write("heard/interrupted.wav", interrupted(marked), RATE)
     sf.write("heard/replayed.wav", replayed(marker, marked, other), RATE)
     secret: Any = {"key": Key(SECRET), "payload": PAYLOAD, "position": row["position"]}
     sf.write("heard/moved.wav", marker.embed(other, RATE, **secret, check=False), RATE)
@@ -89,15 +88,15 @@ def test_records_say_what_is_sealed_and_what_was_copied(
     assert told == {
         "bare": ("none", None),
         "moved": ("attributed", "other"),
-        "noisy": ("sealed", "same"),
+        "interrupted": ("sealed", "same"),
         "replayed": ("present", "other"),
     }
-    assert found["noisy"]["record"] == marked["flite-rms"]["record"]
-    for name in ("noisy", "replayed"):
+    assert found["interrupted"]["record"] == marked["flite-rms"]["record"]
+    for name in ("interrupted", "replayed"):
         assert found[name]["identifier"] == marked["flite-rms"]["identifier"]
-    assert found["noisy"]["seal_p"] > 1e-6  # the record was needed
+    assert found["interrupted"]["seal_p"] > 1e-6  # the record was needed
     assert found["moved"]["seal_p"] < 1e-6
-    for name in ("moved", "noisy", "replayed"):  # as it is of one recording
+    for name in ("moved", "interrupted", "replayed"):  # as it is of one recording
         alone = run("verify", f"heard/{name}.wav", "--party", "alice", "--json").json
         assert (alone["grade"], alone["origin"]["match"]) == told[name]
         assert alone["origin"]["record"] == found[name]["record"]
@@ -110,13 +109,13 @@ def test_records_say_what_is_sealed_and_what_was_copied(
     named = map(json.loads, (home / "i.jsonl").read_text().splitlines())
     told = {Path(row["path"]).stem: (row["grade"], row["party"], row["record"]) for row in named}
     record = marked["flite-rms"]["record"]
-    assert told["noisy"], told["replayed"] == (
+    assert told["interrupted"], told["replayed"] == (
         ("sealed", "alice", record),
         ("present", "alice", record),
     )
     assert (told["bare"], told["moved"]) == (("none", None, None), ("present", None, None))
     key = ("--key", "alice.key", "--payload", PAYLOAD, "--results", "key.jsonl", "--jobs", 1)
-    run("batch", "verify", "heard/noisy*", *key)
+    run("batch", "verify", "heard/interrupted*", *key)
     (row,) = map(json.loads, (home / "key.jsonl").read_text().splitlines())
     assert (row["grade"], row["party"], row["record"]) == ("present", None, None)
 

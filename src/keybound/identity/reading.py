@@ -19,6 +19,7 @@ from keybound.types import Detection, Span
 # Beginnings within a second that are decoded: that of a recording that was not cut, and those of
 # the others that are read most clearly.
 LEADS = 4
+UNCUT = 1.03  # how much more the beginning of an uncut recording counts where others spell it too
 FROM_START = 512  # blocks of a short recording that are opened as those of a whole one
 # What one key may be asked of one stretch of a view: every answer is a chance to be wrong.
 TRIES = LEADS * CANDIDATES * PERIOD
@@ -152,8 +153,9 @@ class _View:
         """
         block = self.frame.rotated(one.block, -second)
         for held in opened(block, self.frame, self.keys):
-            if one.agreement > self._agreement.get(held, -np.inf):
-                self._agreement[held] = one.agreement
+            agreement = one.agreement * (UNCUT if second == lead == 0 else 1.0)
+            if agreement > self._agreement.get(held, -np.inf):
+                self._agreement[held] = agreement
                 self._keep(held, Identifier(block, self.frame), second, lead, one.fit)
 
     def _keep(self, held: Opened, carried: Identifier, second: int, lead: int, fit: float) -> None:

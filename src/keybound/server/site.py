@@ -119,6 +119,7 @@ def identifier_facts() -> dict[str, Any]:
         "edge": cells.EDGE,
         "leads": reading.LEADS,
         "from_start": reading.FROM_START,
+        "uncut": reading.UNCUT,
         "most_windows": reading.MOST_WINDOWS,
         "around": reading.AROUND,
         "agrees": reading.AGREES,

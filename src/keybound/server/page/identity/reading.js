@@ -63,7 +63,8 @@ function decode(start, stop, own, left, found, how) {
     return { lead, part, clear: part.reduce((sum, bits) => sum + magnitude(bits), 0) };
   });
   parts.sort((a, b) => (a.lead > 0) - (b.lead > 0) || b.clear - a.clear);
-  const open = ({ block, fit, agreement }, second, lead) => {
+  const open = ({ block, fit, agreement: sum }, second, lead) => {
+    const agreement = second === 0 && lead === 0 ? how.uncut * sum : sum;
     const first = rotated(block, -second);
     const held = how.opened(first);
     if (!held) return;
