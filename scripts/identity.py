@@ -1,14 +1,15 @@
 """Measure identifiers: how often they are read, wrong ones, and the CPU of identifying.
 
     python scripts/identity.py read --speech FOLDER --speech FOLDER --trials 200
-    python scripts/identity.py wrong --speech FOLDER --trials 500 --keys 200
+    python scripts/identity.py wrong --speech FOLDER --trials 520 --keys 200 [--public]
     python scripts/identity.py cpu --speech FOLDER --records 1000 --records 100000
     python scripts/identity.py short --speech FOLDER --records 100000 --trials 20
 
 Recordings of one speaker are joined. `read` marks them with an identifier and a seal, attacks them
 and prints the share whose serial is read. `wrong` opens what unmarked, attacked, otherwise marked
-and spliced excerpts spell with random keys, and counts the serials whose check holds and those that
-one of ten million records has. `cpu` prints the seconds of CPU beside detection, by the number of
+and spliced excerpts spell with random keys (with --public in the place of the published one, and
+with that too), and counts the serials whose check holds and those that one of ten million records
+has. `cpu` prints the seconds of CPU beside detection, by the number of
 records and parties. `short` prints how often three seconds, cut anywhere, are found by their audio
 among the records of a party and hold the rule V_A. Set KEYBOUND_LYRA for Lyra, and
 KEYBOUND_THREADS=1.
@@ -27,6 +28,7 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +38,7 @@ from keybound.attacks import attack, available
 from keybound.audio import folders
 from keybound.crypto.keys import Key
 from keybound.identity import identifier, reading
+from keybound.identity.frame import PUBLIC
 from keybound.identity.identifier import Identifier
 from keybound.identity.permutation import Permutation
 from keybound.provenance.parties import Party
@@ -146,64 +149,74 @@ def excerpt(trial: int, host: Clip, other: Clip) -> tuple[str, Clip, int]:
     return kind, np.concatenate([one, two]), 2
 
 
-class Counted(Permutation):
-    """A key that counts the blocks it is asked to open."""
+class Counted:
+    """One or more keys in the place of one; counts the blocks that they open."""
 
-    count = 0
+    def __init__(self, check_bits: int, *own: Permutation) -> None:
+        self.check, self.own, self.count = 1 << check_bits, own, 0
 
     def decrypt(self, block: int) -> int:
-        """Return the decrypted block."""
-        self.count += 1
-        return super().decrypt(block)
+        """Return the block as decrypted by the first key whose check holds, or by the last."""
+        for key in self.own:
+            self.count += 1
+            opened = key.decrypt(block)
+            if opened % self.check == 0:
+                break
+        return opened
 
 
-def wrong_one(trial: int, *, host: Clip, other: Clip, keys: int) -> tuple[str, list[int], int, int]:
-    """Return what an excerpt is, the serials that wrong keys read, and how many public ones do.
+def wrong_one(
+    trial: int, *, host: Clip, other: Clip, keys: int, public: bool
+) -> tuple[str, list[int], int]:
+    """Return what an excerpt is, the wrong serials that are read, and how many blocks were opened.
 
-    The last is how many blocks all keys opened together.
+    They are read under random keys of registries, or under the published key and random ones in
+    its place.
     """
     warnings.simplefilter("ignore")
-    kind, sound, public = excerpt(trial, host, other)
+    kind, sound, spelled = excerpt(trial, host, other)
     rng = random.Random(trial)
-    own = [Counted(Key(rng.randbytes(32))) for _ in range(keys)]
+    secrets = [Key(rng.randbytes(32)) for _ in range(keys)]
     found = Watermarker().detect(sound, RATE)
-    serials = [one.serial for one in reading.read(found, own)]
-    claimed = sum(one.serial != public for one in reading.read_public(found))
-    return kind, serials, claimed, sum(one.count for one in own)
+    if not public:
+        counted = [Counted(identifier.CHECK_BITS, Permutation(secret)) for secret in secrets]
+        serials = [one.serial for one in reading.read(found, counted)]
+        return kind, serials, sum(one.count for one in counted)
+    others = (Permutation(key, PUBLIC.block_bits, identifier.PUBLIC_LABEL) for key in secrets[1:])
+    many = Counted(identifier.PUBLIC_CHECK_BITS, identifier.published(), *others)
+    with mock.patch.object(identifier, "published", return_value=many):
+        serials = [one.serial for one in reading.read_public(found)]
+    return kind, [serial for serial in serials if serial != spelled], many.count
 
 
 def wrong(asked: argparse.Namespace) -> None:
-    """Print how often a wrong key, or the published one, takes an excerpt for one of its own."""
+    """Print how often wrong keys, or those of public identifiers, read a serial."""
     held = set(np.random.default_rng(22).integers(1 << 40, size=RECORDS).tolist())
     many = hosts(asked.speech, 10)
-    count = {kind: np.zeros(6, np.int64) for kind in (*KINDS, "all")}
+    count = {kind: np.zeros(5, np.int64) for kind in (*KINDS, "all")}
     with get_context("spawn").Pool(asked.workers) as pool:
         done = [
             pool.apply_async(
-                wrong_one,
+                partial(wrong_one, keys=asked.keys, public=asked.public),
                 (n,),
-                {
-                    "host": many[n % len(many)],
-                    "other": many[(n + 1) % len(many)],
-                    "keys": asked.keys,
-                },
+                {"host": many[n % len(many)], "other": many[(n + 1) % len(many)]},
             )
             for n in range(asked.trials)
         ]
         for number, one in enumerate(done, start=1):
-            kind, serials, claimed, opened = one.get()
+            kind, serials, opened = one.get()
             named = sum(serial in held for serial in serials)
             for row in (kind, "all"):
-                count[row] += [1, asked.keys, opened, len(serials), named, claimed]
+                count[row] += [1, asked.keys, opened, len(serials), named]
             if number % 20 == 0:
                 print(f"{number} of {asked.trials} excerpts", file=sys.stderr, flush=True)
-    columns = ("excerpts", "of them", "keys tried", "blocks opened", "check holds")
-    print(f"| {' | '.join(columns)} | names a record | wrong public one |")
-    print("| --- " * 7 + "|")
+    print("| excerpts | of them | keys tried | blocks opened | check holds | names a record |")
+    print("| --- " * 6 + "|")
     for kind, row in count.items():
         print(f"| {kind} | {' | '.join(f'{one:,}' for one in row)} |")
-    expected = count["all"][2] / 2**24
-    print(f"\nThe check alone allows {expected:.1f}, of which {RECORDS:,} records have")
+    bits = identifier.PUBLIC_CHECK_BITS if asked.public else identifier.CHECK_BITS
+    expected = count["all"][2] / 2**bits
+    print(f"\nThe check alone allows {expected:.1e}, of which {RECORDS:,} records have")
     print(f"{expected * RECORDS / 2**40:.1e} in all. Hosts: {len(many)}.")
 
 
