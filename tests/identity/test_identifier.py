@@ -54,8 +54,7 @@ def test_a_recording_and_an_excerpt_are_read(
     assert (best.serial, best.key, best.issuer, others) == (SERIAL, 1, None, [])
     assert best.start_s == pytest.approx(start, abs=0.15)
     assert best.fit > 0.9
-    more = reading.FROM_START - CANDIDATES if seconds < 8 else 0
-    assert best.tries == reading.TRIES + more
+    assert best.tries == reading.MOST_BLOCKS
     own = identifier.keyed(SERIAL, KEYS[1])
     assert best.identifier == own
     assert reading.differing(found, own, best.start_s).sum() == 0
@@ -110,6 +109,41 @@ def test_recordings_that_were_joined_are_read_one_by_one(
         pytest.approx(22, abs=1.5),
     )
     assert read[7].start_s == pytest.approx(20.0, abs=0.15)  # 32 s less 12
+
+
+def test_a_public_identifier_is_read_between_other_marks(
+    marker: Watermarker, host: Samples, marked: Samples
+) -> None:
+    """No window of twelve seconds lies in it: shorter ones are read too."""
+    between = mark(marker, host[: 10 * RATE], identifier.public(5, 9))
+    found = marker.detect(np.concatenate([marked, between, marked]), RATE)
+    (one,) = reading.read_public(found)
+    assert (one.serial, one.issuer) == (5, 9)
+    assert one.start_s == pytest.approx(18, abs=0.15)  # 32 s less 14
+    assert {one.serial for one in reading.read(found, KEYS)} == {SERIAL}
+
+
+class Counted(Permutation):
+    """A key that counts the blocks that it opens."""
+
+    count = 0
+
+    def decrypt(self, block: int) -> int:
+        self.count += 1
+        return super().decrypt(block)
+
+
+@pytest.mark.parametrize(("records", "most"), [(1, 1000), (10**8, 184), (10**12, 32)])
+def test_the_more_records_the_fewer_blocks_are_opened(
+    marker: Watermarker, host: Samples, marked: Samples, records: int, most: int
+) -> None:
+    """Three views of recordings that were joined, under a key that none was marked with."""
+    joined = np.concatenate([marked[: 9 * RATE], host[: 3 * RATE], marked])
+    found = marker.detect(np.stack([joined, joined[::-1] * 0.5], axis=1), RATE)
+    key = Counted(Key(bytes(32)))
+    assert reading.read(found, [key], records) == []
+    assert 32 <= key.count <= most
+    assert [one.tries for one in reading.read(found, KEYS, records // 3)] == [most]
 
 
 @pytest.mark.parametrize("name", ["mp3", "noise-20", "griffin-lim", "resample"])

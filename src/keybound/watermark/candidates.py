@@ -114,7 +114,7 @@ class Known:
         """
         ids = list(self.keys)
         keyed = list[Reading]()
-        for one in read(prepared.found, list(self.keys.values())):
+        for one in read(prepared.found, list(self.keys.values()), self.registry.size):
             entry = self.registry.of_serial(one.serial)
             if entry is not None and one.key is not None:
                 record = entry.stamped.record

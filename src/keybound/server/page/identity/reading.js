@@ -14,20 +14,28 @@ export function readPublic(views, frame_s, facts) {
   const least = (sums[0].length * 32) / sums.length; // seconds that determine a block
   const how = { ...facts, sums, least, opened: opener(facts) };
   if (views[0].logits[0].length !== how.sums.length) return []; // such weights carry none
+  const read = views.map((view) => begun(view, frame_s, how));
+  openAll(read.flatMap((view) => whole(view, how)), how);
+  if (read.every((view) => !view.found.size)) {
+    const more = read.flatMap((view) => view.more);
+    more.sort(byScore).forEach((one) => open(one, 0, how));
+  }
+  for (const [size, step] of [[2 * least, least], [least + 2, 3]]) {
+    openAll(read.flatMap((view) => windows(view, size, step, how)), how);
+  }
   const best = new Map();
-  for (const view of views) {
-    for (const [held, one] of readView(view, frame_s, how)) {
-      if (!(best.get(held)?.fit >= one.fit)) best.set(held, one);
-    }
+  for (const [held, one] of read.flatMap((view) => [...view.found])) {
+    if (!(best.get(held)?.fit >= one.fit)) best.set(held, one);
   }
   return [...best.values()].sort((a, b) => b.fit - a.fit);
 }
 
-/** Return a function from a block to {identifier, issuer}, or to nothing where the check fails. */
-function opener({ secret, rounds, serial_bits, issuer_bits }) {
+/** Return a function from a block to {identifier, issuer}; to nothing where the check fails, or too many were opened. */
+function opener({ secret, rounds, serial_bits, issuer_bits, most_blocks }) {
   const decrypt = decryption(Uint8Array.from(secret.match(/../g), (byte) => parseInt(byte, 16)), rounds);
   const [serial, told] = [serial_bits / 8, (serial_bits + issuer_bits) / 8]; // bytes
-  return (block) => {
+  const known = new Map();
+  const decrypted = (block) => {
     const data = new DataView(new ArrayBuffer(4 * block.length));
     block.forEach((word, i) => data.setUint32(4 * i, word));
     const plain = decrypt(new Uint8Array(data.buffer));
@@ -36,55 +44,90 @@ function opener({ secret, rounds, serial_bits, issuer_bits }) {
     const issuer = plain.subarray(serial, told).reduce((sum, byte) => 256 * sum + byte, 0);
     return { identifier: identifier.join(""), issuer };
   };
+  return (block) => {
+    const name = block.join();
+    if (!known.has(name) && known.size < most_blocks) known.set(name, decrypted(block));
+    return known.get(name);
+  };
 }
 
-/** Read the whole of a view; then, where marked seconds are left, windows of them. */
-function readView(view, frame_s, how) {
+/** Return a view while its identifiers are read. */
+function begun(view, frame_s, how) {
   const own = cells(view, frame_s, how);
   const left = own.marked(0).map((marked) => marked && view.present); // whose identifier is not read yet
-  const found = new Map();
-  const size = 2 * how.least;
-  decode(0, left.length, own, left, found, how);
-  if (left.length < size + how.least) return found;
-  let windows = 0;
-  for (let start = 0; start < left.length - how.least; start += how.least) {
-    const enough = left.slice(start, start + size).filter(Boolean).length > how.least;
-    if (enough && windows++ < how.most_windows) decode(start, start + size, own, left, found, how);
-  }
-  return found;
+  return { own, left, found: new Map(), more: [], tried: 0 };
 }
 
-/** Decode a stretch of seconds at the likely beginnings, and open the blocks. */
-function decode(start, stop, own, left, found, how) {
-  const end = stop >= left.length ? Infinity : stop;
+/** Return the blocks that the whole of a view may spell. */
+function whole(view, how) {
+  const short = view.left.length < 2 * how.least; // more blocks fit about as well
+  return proposed(view, 0, view.left.length, short ? how.from_start : 0, how);
+}
+
+/** Return the blocks that windows of a view may spell, where marked seconds are left. */
+function windows(view, size, step, how) {
+  const { left } = view;
+  const made = [];
+  if (left.length < 3 * how.least) return made;
+  for (let first = 0; first < left.length - how.least; first += step) {
+    const enough = left.slice(first, first + size).filter(Boolean).length > how.least;
+    if (enough && view.tried++ < how.most_windows) made.push(...proposed(view, first, first + size, null, how));
+  }
+  return made;
+}
+
+/** Decode a stretch of seconds at the likely beginnings. */
+function proposed(view, first, stop, fromStart, how) {
+  const end = stop >= view.left.length ? Infinity : stop;
   const nothing = new Float64Array(how.sums.length);
-  const parts = own.soft.map((soft, lead) => {
-    const part = soft.map((bits, n) => (n >= start && n < end ? bits : nothing));
+  const parts = view.own.soft.map((soft, lead) => {
+    const part = soft.map((bits, n) => (n >= first && n < end ? bits : nothing));
     return { lead, part, clear: part.reduce((sum, bits) => sum + magnitude(bits), 0) };
   });
   parts.sort((a, b) => (a.lead > 0) - (b.lead > 0) || b.clear - a.clear);
-  const open = ({ block, fit, agreement: sum }, second, lead) => {
-    const agreement = second === 0 && lead === 0 ? how.uncut * sum : sum;
-    const first = rotated(block, -second);
-    const held = how.opened(first);
-    if (!held) return;
-    const name = `${held.issuer}.${held.identifier}`;
-    if (found.get(name)?.agreement >= agreement) return; // another beginning spells it more clearly
-    agreeing(first, second, lead, own, how).forEach((agrees, n) => {
-      if (agrees && n < left.length) left[n] = false;
-    });
-    found.set(name, { ...held, start_s: second + lead * own.cell_s, fit, agreement });
-  };
-  const more = [];
-  const short = left.length < 2 * how.least; // more blocks fit about as well
+  const seconds = Math.min(how.period, Math.min(stop, view.left.length) - first);
+  const redundancy = Math.max(1, seconds) / how.least;
+  const strict = fromStart === null || redundancy >= how.enough; // a window has no blocks from the start
+  const count = strict ? 1 : how.candidates;
+  const made = [];
   for (const { lead, part } of parts.slice(0, how.leads)) {
-    const read = spelled(part, how.sums, short && lead === 0 ? how.from_start : how.candidates);
-    more.push(...read.slice(how.candidates));
-    for (const one of read.slice(0, how.candidates)) {
-      for (let second = 0; second < how.period; second++) open(one, second, lead);
-    }
+    const read = spelled(part, how.sums, lead ? count : Math.max(count, fromStart));
+    const own = read.map((one) => ({ ...one, view, lead, score: score(one.fit, redundancy, how) }));
+    made.push(...own.slice(0, count));
+    view.more.push(...own.slice(count));
   }
-  if (!found.size) more.forEach((one) => open(one, 0, 0));
+  return made.filter((one) => !strict || one.score > how.least_score);
+}
+
+/** Return how much better a block fits than the best by chance, of what is left to a 1. */
+function score(fit, redundancy, { by_chance, falls }) {
+  const chance = by_chance - falls * Math.log(redundancy / 1.5);
+  return (fit - chance) / (1 - chance);
+}
+
+function byScore(one, two) {
+  return two.score - one.score;
+}
+
+/** Open blocks in every rotation, those first that fit best beside chance. */
+function openAll(blocks, how) {
+  for (const one of blocks.sort(byScore)) {
+    for (let second = 0; second < how.period; second++) open(one, second, how);
+  }
+}
+
+/** Open a block as it stood at the beginning of the recording; keep the beginning that agrees most. */
+function open({ view, block, fit, agreement: sum, lead }, second, how) {
+  const first = rotated(block, -second);
+  const held = how.opened(first);
+  if (!held) return;
+  const agreement = second === 0 && lead === 0 ? how.uncut * sum : sum;
+  const name = `${held.issuer}.${held.identifier}`;
+  if (view.found.get(name)?.agreement >= agreement) return;
+  agreeing(first, second, lead, view.own, how).forEach((agrees, n) => {
+    if (agrees && n < view.left.length) view.left[n] = false;
+  });
+  view.found.set(name, { ...held, start_s: second + lead * view.own.cell_s, fit, agreement });
 }
 
 /** Return which seconds have the codes of a block, together with those around them. */
