@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import keybound
+from keybound.audio import recordings
 from keybound.crypto.keys import Key
 from keybound.errors import RegistryError, SearchWarning
 from keybound.identity.identifier import public
@@ -17,7 +18,7 @@ from keybound.provenance import origin
 from keybound.provenance.parties import Party
 from keybound.watermark import candidates, verification
 from keybound.watermark.candidates import Known
-from keybound.watermark.claims import party_claim
+from keybound.watermark.claims import Options, party_claim
 from keybound.watermark.options import EmbedOptions
 from keybound.watermark.registered import Registry
 from keybound.watermark.verdict import Verdict
@@ -103,6 +104,20 @@ def test_an_identifier_seals_the_audio_of_its_record_where_the_pattern_is_gone(
     assert not found.verdict.seal.holds
     assert (found.grade, found.record, found.verdict.origin.match) == ("sealed", 1, "same")
     assert verified(known, heard, "alice", marker).grade == "sealed"
+
+
+@pytest.mark.parametrize("seconds", [3, 10])
+@pytest.mark.parametrize("faster", [0.9, 1.1])
+def test_a_recording_that_is_played_faster_or_slower_is_that_of_its_record(
+    known: Registry, marker: Watermarker, host: Samples, seconds: int, faster: float
+) -> None:
+    made = known.embed(host[: seconds * RATE], RATE, party="alice")
+    played = recordings.resample(made.samples, round(faster * RATE), RATE)
+    found = marker.analyse(played, RATE, speed=0.1)
+    claim = party_claim(known.get("alice"), 16)
+    own = verification.judge(marker.card, found, [claim], Known(known), Options(speed=0.1))[0]
+    assert own.reaches("attributed")
+    assert (own.origin.match, own.origin.record, own.copied) == ("same", 1, False)
 
 
 def test_an_identifier_on_other_audio_is_copied(

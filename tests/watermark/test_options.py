@@ -93,6 +93,8 @@ def test_a_stream_is_marked_as_an_array_is(
 def test_an_excerpt_that_is_none_is_refused(marker: Watermarker, seconds: float) -> None:
     with pytest.raises(KeyBoundError, match="an excerpt cannot have"):
         marker.embedder(RATE, EmbedOptions(KEY, PAYLOAD, excerpt=seconds))
+    with pytest.raises(KeyBoundError, match="an excerpt cannot have"):
+        marker.embed(np.zeros(RATE, np.float32), RATE, **WHOSE, excerpt=seconds)
 
 
 # False alarms

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError, KeyFileWarning, SearchWarning
 from keybound.identity import identifier
@@ -24,7 +26,7 @@ from keybound.provenance.parties import Party
 from keybound.provenance.records import Entry, Record
 from keybound.provenance.registry import Registry
 from keybound.provenance.scanning import likely
-from keybound.seal.sounds import sounds_of
+from keybound.seal.sounds import respeed, sounds_of
 from keybound.types import Analysis
 from keybound.watermark.verdict import Spelled
 
@@ -41,8 +43,12 @@ class Prepared:
 
     @cached_property
     def sketch(self) -> Sketch:
-        """Return the sketch that is compared with records."""
-        return Sketch.of(self.levels)
+        """Return the sketch that is compared with records, at the speed that detection found."""
+        speed = self.found.speed
+        if speed == 1.0:
+            return Sketch.of(self.levels)
+        levels = {c: np.asarray(one, np.float32) for c, one in self.levels.items()}
+        return Sketch.of({c: respeed(one, speed) for c, one in levels.items()})
 
     @property
     def seconds(self) -> float:

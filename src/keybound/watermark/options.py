@@ -33,7 +33,7 @@ class EmbedOptions:
 
     def within(self, seconds: float) -> Self:
         """Return the options for a recording of this length, which is the longest excerpt."""
-        return replace(self, excerpt=min(self.excerpt, seconds))
+        return replace(self, excerpt=min(check_excerpt(self.excerpt), seconds))
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,14 @@ from keybound.watermark.channels import ChannelFeeder
 from keybound.watermark.claims import Options, party_claim
 from keybound.watermark.files import Written
 from keybound.watermark.identification import Identified
-from keybound.watermark.options import EXCERPT_S, SHORTEST_S, Marked, too_short, why_unreadable
+from keybound.watermark.options import (
+    EXCERPT_S,
+    SHORTEST_S,
+    Marked,
+    check_excerpt,
+    too_short,
+    why_unreadable,
+)
 from keybound.watermark.reservation import LEAST_S, Reservation, reserve
 from keybound.watermark.stream import as_given
 from keybound.watermark.watermarker import BLOCK_S, MarkWarning, Watermarker
@@ -147,7 +154,7 @@ class Registry(registry.Registry):
             channels=host.shape[1],
             short=seconds < LEAST_S,
             public=public,
-            excerpt=min(excerpt, seconds),
+            excerpt=min(check_excerpt(excerpt), seconds),
             declared=declared,
         )
         *blocks, last = arrays.blocks(host, round(BLOCK_S * sample_rate))
