@@ -153,6 +153,20 @@ def quality(tables: dict[str, Table], versions: dict[str, str]) -> str:
     return markdown(heads, rows())
 
 
+def without(tables: dict[str, Table]) -> str:
+    """Return which clips of one second lack a figure that the table of quality shows."""
+    shown = ("PESQ", "STOI", "SNR", "ViSQOL", "Zimtohrli")
+    found = [
+        f"{name} has no {measure} of {number} of its clips"
+        for (heading, name), cells in tables["Quality of the marked clips"].items()
+        if heading in ("", "Clips of 1 s")
+        for measure, number in re.findall(r"(\S+) (\d+)", cells["left out"])
+        if measure in shown
+    ]
+    told = f"\n\nMeans are over the clips that have the figure: {'; '.join(found)}."
+    return told if found else ""
+
+
 def other_attacks(tables: dict[str, Table]) -> str:
     """Return chains, channels that training never saw, and speeds."""
     held_out = "Held out of training: KeyBound"
@@ -228,7 +242,7 @@ PESQ is lenient with a mark that scales the host's own spectrum; ViSQOL says tha
 something to hear. A perfect copy has ViSQOL 4.4 and Zimtohrli 5. A landmark is no mark: it is what
 a codec at so many kbps, or noise at so many dB, does to the host itself.
 
-{quality(tables, versions)}
+{quality(tables, versions)}{without(tables)}
 
 ### Chains, held-out channels, speeds
 

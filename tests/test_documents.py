@@ -226,6 +226,15 @@ def test_another_figure_in_the_tables_changes_the_readme() -> None:
     assert ".123" in after
 
 
+def test_the_readme_says_which_clips_have_no_figure_of_quality() -> None:
+    told = "that have the figure: Perth has no Zimtohrli of 117 of its clips."
+    title = "Quality of the marked clips"
+    cells = {"left out": "Zimtohrli 117, DNSMOS 3"}
+    assert figures["without"]({title: {("Clips of 1 s", "Perth"): cells}}).endswith(told)
+    assert figures["without"]({title: {("Clips of 3 s", "Perth"): cells}}) == ""
+    assert figures["without"]({title: {("", "Perth"): {"left out": "none"}}}) == ""
+
+
 def test_the_sdist_holds_everything_that_is_not_hidden() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     held = set(settings["tool"]["hatch"]["build"]["targets"]["sdist"]["include"])

@@ -119,6 +119,14 @@ def test_every_attack_says_what_it_is():
         assert each.dial is None or each.dial in each.draw(np.random.default_rng(0))
 
 
+@pytest.mark.parametrize("name", ["stretch", "speed"])
+def test_what_a_change_of_pace_does_is_said_by_its_own_factor(name):
+    summary = attack(f"{name}@0.7").summary
+    assert summary.endswith(f"{ATTACKS[name].dial} 0.7")
+    assert "1.1 times" not in summary
+    assert "/ 1.1" not in summary
+
+
 def test_a_strength_sets_the_dial():
     rng = np.random.default_rng(0)
     assert attack("noise").draw(rng, 15)["snr_db"] == 15.0

@@ -192,14 +192,14 @@ ATTACKS: dict[str, Attack] = {
     ),
     "music": _scene("synthetic music, 10 db", music.music, dial=SNR_DB, seeded=True, snr_db=10.0),
     "stretch": _timing(
-        "1.1 times as fast, pitch kept; length / 1.1",
+        "tempo times as fast, pitch kept; length / tempo; 1.1" + TOLD,
         timing.stretch,
         dial=("tempo", 0.5, 2),
         keeps_length=False,
         tempo=1.1,
     ),
     "speed": _timing(
-        "played 1.1 times as fast; length / 1.1",
+        "played factor times as fast; length / factor; 1.1" + TOLD,
         timing.speed,
         dial=("factor", 0.5, 2),
         keeps_length=False,
