@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_corpus import RATE, WHOSE, done, fill, hidden, rows, times, write_manifest
 
-from keybound.batch import corpus, journal, manifest, worker
+from keybound.batch import corpus, journal, manifest, results, worker
 from keybound.batch.job import Job
 from keybound.crypto.keys import Key
 from keybound.errors import CorpusError
@@ -217,7 +217,7 @@ def test_results_keep_columns_of_any_type(home: Path) -> None:
     extras: list[dict[str, Any]] = [{"mixed": 1, "when": None}, {"mixed": "x", "n": 2.5}]
     items = [manifest.Item(f"{n}\udcff.wav", "/x", extra=e) for n, e in enumerate(extras)]
     made = iter([{"status": "ok", "spans": [{"start_s": 0, "end_s": 1, "score": 1}]}, {}])
-    journal.write_results(home / "r.parquet", items, made)
+    results.write_results(home / "r.parquet", items, made)
     first, second = rows("r.parquet")
     assert first["path"] == "0\N{REPLACEMENT CHARACTER}.wav"
     assert first["spans"] == [{"start_s": 0.0, "end_s": 1.0, "score": 1.0}]

@@ -121,6 +121,35 @@ def test_records_say_what_is_sealed_and_what_was_copied(
 
 
 @pytest.mark.usefixtures("corpus_of_alice")
+def test_each_mark_of_a_joined_recording_is_in_its_row(run: Run) -> None:
+    assert run("party", "add", "bob", "--key", "alice.key", "--payload", 7).code == 0
+    made, parts = [], []
+    for name, who in (("flite-rms", "alice"), ("espeak-ng-gb", "bob")):
+        asked = ("embed", f"in/{name}.wav", f"{name}.wav", "--party", who, "--json")
+        made.append((who, (own := run(*asked).json)["record"], own["identifier"]))
+        parts.append(sf.read(f"{name}.wav")[0])
+    sf.write("heard/joined.wav", np.concatenate(parts), RATE)
+    sf.write("heard/silence.wav", np.zeros(RATE), RATE)
+    naming = ("batch", "identify", "heard", "--jobs", 1, "--results")
+    for table in ("i.jsonl", "i.parquet"):
+        assert run(*naming, table).code == 0
+    plain = [json.loads(line) for line in Path("i.jsonl").read_text().splitlines()]
+    for row, other in zip(plain, rows("i.parquet"), strict=True):
+        assert row | {"took_s": 0} == other | {"took_s": 0}
+    joined, silent = plain
+    assert silent["identified"] == []
+    told = {(one["party"], one["record"], one["identifier"]) for one in joined["identified"]}
+    assert told == set(made)
+    assert {one["grade"] for one in joined["identified"]} == {"sealed"}
+    best = joined["identified"][0]
+    for name in ("party", "record", "identifier", "grade", "spans", "bound"):
+        assert joined[name] == best[name]
+    Path("i.jsonl").unlink()
+    assert "done before: 2 of 2" in run(*naming, "i.jsonl").err  # made anew from the journal
+    assert json.loads(Path("i.jsonl").read_text().splitlines()[0]) == joined
+
+
+@pytest.mark.usefixtures("corpus_of_alice")
 def test_a_record_that_was_changed_fails_the_row(
     run: Run, change_records: Callable[[bytes, bytes], None]
 ) -> None:

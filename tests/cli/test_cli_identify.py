@@ -55,6 +55,20 @@ def test_recordings_are_identified_one_by_one(run: Run) -> None:
     assert run("verify", "one.wav", "--party", "alice", "--json").json["spelled"]["public"] is False
 
 
+def test_each_mark_of_a_file_gets_a_line(run: Run, speech: dict[str, Any]) -> None:
+    sf.write("short.wav", speech["espeak-ng-gb"][: int(4.9 * RATE)], RATE)
+    for name in ("flite-rms", "short"):
+        run("embed", f"{name}.wav", f"{name}-marked.wav", "--party", "alice")
+    parts = [sf.read(f"{name}-marked.wav")[0] for name in ("flite-rms", "short")]
+    sf.write("joined.wav", np.concatenate(parts), RATE)
+    found = run("identify", "joined.wav")
+    first, second = found.out.splitlines()
+    assert first.startswith("joined.wav: sealed: record 1, alice: spells the identifier")
+    assert second.startswith("joined.wav: sealed: record 2, alice: marked, code agrees in 16")
+    assert re.search(r"\(0\.0 to (9\.\d|10\.\d) s\)$", first)
+    assert re.search(r"\((9\.\d|10\.\d) to 14\.9 s\)$", second)
+
+
 @pytest.mark.usefixtures("speech")
 def test_a_public_identifier_is_read_by_anyone(run: Run, refused: Run) -> None:
     assert "needs --party" in refused("embed", "flite-rms.wav", "no.wav", "--public").err

@@ -1,7 +1,5 @@
 """Which recording it is, and whose: by its identifier, by its audio, copied, cut and joined."""
 
-from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ from keybound.crypto.keys import Key
 from keybound.errors import RegistryError, SearchWarning
 from keybound.identity.identifier import public
 from keybound.provenance import origin
-from keybound.provenance.parties import Party
 from keybound.watermark import candidates, verification
 from keybound.watermark.candidates import Known
 from keybound.watermark.claims import Options, party_claim
@@ -26,20 +23,6 @@ from keybound.watermark.watermarker import Watermarker
 
 Samples = NDArray[Any]
 RATE, ISSUER = 16_000, 7
-
-
-@pytest.fixture
-def known(tmp_path: Path, marker: Watermarker) -> Iterator[Registry]:
-    """Return a registry of alice and bob, with a key of its own."""
-    with Registry(tmp_path / "registry.sqlite") as opened:
-        opened.marker = marker
-        opened.rotate_key(tmp_path / "registry.key")
-        for number, name in enumerate(("alice", "bob")):
-            key = Key(bytes([number + 1]) * 32)
-            key.write(tmp_path / f"{name}.key")
-            path = tmp_path / f"{name}.key"
-            opened.add(Party(name, 0x5EED + number, 16, 2, path, key.id, datetime.now(UTC)))
-        yield opened
 
 
 @pytest.fixture(scope="module")

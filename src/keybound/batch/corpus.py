@@ -16,8 +16,9 @@ from typing import Any
 
 from keybound import output, stages
 from keybound.batch.job import ENV, Claimant, Job, Task, read_key
-from keybound.batch.journal import Journal, Row, Stamp, write_results
+from keybound.batch.journal import Journal, Row, Stamp
 from keybound.batch.manifest import Item, absolute
+from keybound.batch.results import write_results
 from keybound.batch.worker import HANDED, in_words
 from keybound.crypto import codes
 from keybound.errors import CodeError, CorpusError, KeyBoundError, KeyFileError, RegistryError

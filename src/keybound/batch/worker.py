@@ -17,7 +17,8 @@ from keybound.audio.headers import is_unknown
 from keybound.audio.recordings import sndfile_name
 from keybound.audio.silence import silence
 from keybound.batch.job import Claimant, Job, Task, read_key
-from keybound.batch.journal import COLUMNS, Row, Stamp
+from keybound.batch.journal import Row, Stamp
+from keybound.batch.results import COLUMNS, MARK
 from keybound.crypto.keys import Key
 from keybound.errors import KeyBoundError, KeyFileError, KeyFileWarning, explain
 from keybound.output import Part
@@ -28,7 +29,9 @@ from keybound.types import Detection
 from keybound.watermark import files, identification, verification
 from keybound.watermark.candidates import Known
 from keybound.watermark.claims import Claim, Options
+from keybound.watermark.identification import Identified
 from keybound.watermark.options import EmbedOptions
+from keybound.watermark.plain import identified_as_plain
 from keybound.watermark.reservation import LEAST_S, NONCE_BYTES, Reservation
 from keybound.watermark.signing import Prepared, prepare
 from keybound.watermark.verdict import GRADES, Verdict
@@ -111,7 +114,7 @@ class Worker:
         return row
 
     def _identify(self, task: Task) -> Row:
-        """Return the row of the best of the marks that were identified."""
+        """Return the row of the best of the marks that were identified, and all of them."""
         assert self.known is not None
         analysis = files.analyse(self.marker, task.source, self.job.how)
         asked = Options(speed=self.job.how.speed)
@@ -119,6 +122,7 @@ class Worker:
         found = analysis.detection
         row = _columns(found) | {"seconds": _seconds(task.source, found)}
         row["grade"] = "present" if found.present else "none"
+        row["identified"] = [_mark(one) for one in marks]
         if marks:
             best = marks[0]
             row |= _columns(best.verdict) if best.verdict is not None else {}
@@ -126,7 +130,7 @@ class Worker:
             row |= {"bound": best.bound}
             row["spans"] = [dataclasses.asdict(span) for span in best.spans]
             row["origin"] = None if best.verdict is None else best.verdict.origin.match
-            row["identifier"] = ", ".join(one.identifier for one in marks if one.identifier) or None
+            row["identifier"] = best.identifier
         return row
 
     def _embed(self, task: Task) -> Row:
@@ -250,6 +254,12 @@ def _columns(result: Detection | Verdict) -> Row:
         made["identifier"] = None if result.spelled is None else result.spelled.name
         made["origin"] = None
     return made
+
+
+def _mark(one: Identified) -> Row:
+    """Return a mark that was identified as plain values."""
+    made = identified_as_plain(one)
+    return {name: made[name] for name in MARK}
 
 
 def _position(task: Task) -> int:

@@ -170,6 +170,7 @@ def batch_verify(**given: Any) -> None:
 def batch_identify(**given: Any) -> None:
     """Tell of every recording of MANIFEST which recording it is, and whose.
 
+    A row is that of the best mark; its column `identified` lists all of them.
     Every process opens the registry: on other machines that is one on PostgreSQL.
     """
     _batch("identify", Asked(**given))
@@ -178,13 +179,13 @@ def batch_identify(**given: Any) -> None:
 def _batch(verb: str, asked: Asked) -> None:
     """Read the manifest, do what remains of it, write the results and exit."""
     _check(asked)
-    from keybound.batch import corpus, journal
+    from keybound.batch import corpus, journal, results
     from keybound.batch.manifest import absolute, read
 
     manifest = asked.manifest[0]
-    table = Path(asked.results or journal.default_results(verb, manifest))
+    table = Path(asked.results or results.default_results(verb, manifest))
     path = table.with_name(f"{table.name}.journal")
-    journal.check_results(table, path)
+    results.check_results(table, path)
     book = journal.Journal(path, {"verb": verb, "manifest": absolute(manifest)})
     columns = {"embed": ["out", *CLAIM], "verify": CLAIM}.get(verb, [])
     items = read(manifest, asked.out, columns=["nonce"] if asked.anyone else columns)

@@ -44,11 +44,12 @@ def identify(
     """Tell which recording each of RECORDINGS is, and whose. Exit status 0 if all are, 1 if not.
 
     Each mark gets a line: its identifier, the party and the record, the grade, where it is. The
-    identifier that a recording spells names its record; where a recording is too short to spell
-    one, its audio is compared with all records. An identifier on audio that neither holds the seal
-    of its record nor matches it is copied: the grade is then present. A C2PA manifest in the file
-    gets a line that says whether it and the mark agree. A recording may be - for standard input.
-    Each audio track of a video is a recording; one that is named is enough.
+    identifier that a recording spells names its record; a recording that is too short to spell one,
+    and a marked stretch that no identifier explains, is compared with all records by its audio. An
+    identifier on audio that neither holds the seal of its record nor matches it is copied: the
+    grade is then present. A C2PA manifest in the file gets a line that says whether it and the mark
+    agree. A recording may be - for standard input. Each audio track of a video is a recording; one
+    that is named is enough.
     """
     from keybound.watermark import agreement, files, identification, statements
     from keybound.watermark.candidates import Known

@@ -1,22 +1,31 @@
 """Identification: which recording it is and whose, without naming a party.
 
 Each mark of a recording gets an answer of its own: by the identifier that it spells, else by its
-audio, which is compared with all records. What holds is decided in `weighing`.
+audio, which is compared with all records. Where identifiers leave marked stretches unexplained,
+those are looked for by their audio. What holds is decided in `weighing`.
 """
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from keybound.errors import KeyBoundError, KeyFileWarning
+from keybound.errors import KeyBoundError, KeyFileWarning, SearchWarning
 from keybound.identity.reading import Reading
 from keybound.model.networks import Card
 from keybound.provenance.records import Entry
-from keybound.types import Analysis, Span
-from keybound.watermark import candidates
-from keybound.watermark.candidates import Known, Prepared
+from keybound.seal.search import NOTHING
+from keybound.types import Analysis, Detection, Span
+from keybound.watermark import candidates, stretches
+from keybound.watermark.candidates import Candidate, Known, Prepared
 from keybound.watermark.claims import USUAL, Claim, Options, party_claim
+from keybound.watermark.stretches import Place
 from keybound.watermark.verdict import GRADES, Evidence, Verdict, conclude
-from keybound.watermark.weighing import Case, weigh_candidate, weigh_reading
+from keybound.watermark.weighing import Case, weigh_candidate
+
+MOST_STRETCHES = 8  # of a recording that are looked for by their audio
+NEARLY_ALL = 0.9  # of a stretch: it is not cut to so much of it
+
+Explained = tuple["Identified", list[Place]]  # a mark, and the part of the recording that it is
 
 
 @dataclass(frozen=True)
@@ -63,9 +72,10 @@ def identify(
         _by_identifier(prepared, card, known, one, entry, options, len(named))
         for one, entry in named
     ]
-    if prepared.found.present and not any(one.reaches("attributed") for one in made):
-        made += _by_audio(prepared, card, known, options)
-    return sorted(made, key=lambda one: -GRADES.index(one.grade))
+    taken = [place for _, places in made for place in places]
+    if prepared.found.present and not (taken and not stretches.left(prepared.found.spans, taken)):
+        made += _by_audio(_Search(card, analysis, prepared, known, options), taken)
+    return sorted(_merged([one for one, _ in made]), key=lambda one: -GRADES.index(one.grade))
 
 
 def identify_public(
@@ -78,7 +88,7 @@ def identify_public(
     prepared = Prepared(analysis)
     named = list(known.claimed(prepared))
     return [
-        (_by_identifier(prepared, card, known, one, entry, USUAL, len(named)), entry)
+        (_by_identifier(prepared, card, known, one, entry, USUAL, len(named))[0], entry)
         for one, entry in named
     ]
 
@@ -110,40 +120,148 @@ def _by_identifier(
     entry: Entry | None,
     options: Options,
     among: int,
-) -> Identified:
-    """Return what holds of the record that one of several identifiers named."""
+) -> Explained:
+    """Return what holds of the record that one of several identifiers named, and where."""
     if entry is None:
-        return _unverified(reading, known, None, "of which there is no record here")
+        return _unverified(reading, known, None, "of which there is no record here"), []
     try:
         claim = _claim(known, entry, card.bits)
     except KeyBoundError as error:  # such as a party that was removed
-        return _unverified(reading, known, entry, f"which cannot be verified: {error.message}")
+        return _unverified(reading, known, entry, f"which cannot be verified: {error.message}"), []
     case = Case(claim, card.bits, card.rho if claim.rho is None else claim.rho, 1)
-    own = weigh_reading(prepared, case, known, reading, entry, options, among)
-    return _identified(prepared, card, entry, own, reading)
+    one = known.of_reading(prepared, reading, entry, claim.key, case.tries, among)
+    own = weigh_candidate(prepared, case, one, options)
+    made = _identified(prepared.found, card, entry, own, reading)
+    if not made.reaches("attributed"):
+        return made, []
+    places = stretches.explained(prepared, one, own.seal)
+    return replace(made, spans=stretches.marked(prepared.found.spans, places)), places
 
 
-def _by_audio(prepared: Prepared, card: Card, known: Known, options: Options) -> list[Identified]:
-    """Return the marks of records whose audio it is, among those of all parties."""
-    versions = known.registry.versions()
-    held = candidates.to_search(known.registry, versions)
-    among = sum(count for _, count in held)
-    made = []
-    for party, _ in held:
-        try:
-            claim = party_claim(party, card.bits)
-        except KeyBoundError as error:
-            warnings.warn(f"not tried: {error.message}", KeyFileWarning, stacklevel=3)
-            continue
-        tries = len(versions)
-        compared = candidates.search(
-            prepared, known.registry, party, claim.key, tries=tries, among=among
-        )
-        case = Case(claim, card.bits, card.rho if claim.rho is None else claim.rho, tries)
-        for one in candidates.of_audio(compared, known):
-            weighed = weigh_candidate(prepared, case, one, options)
-            made.append(_identified(prepared, card, one.entry, weighed, None, tries))
-    return [one for one in made if one.reaches("attributed")]
+def _by_audio(search: "_Search", taken: Sequence[Place]) -> list[Explained]:
+    """Return the marks of records whose audio it is, outside of what is taken.
+
+    Where nothing is, it is compared as a whole first. Then marked stretches that no record explains
+    are, the longest first: one by itself if it is less than half of what was compared in vain.
+    """
+    spans, whole = search.prepared.found.spans, (0.0, search.prepared.seconds)
+    parts = [one for one in stretches.left(spans, ()) if 2 * stretches.length(one) < whole[1]]
+    waiting = [] if taken else [whole]
+    made, vain, explained = list[Explained](), list[Place](), list(taken)
+    for number in range(1, MOST_STRETCHES + 2):
+        if not waiting:
+            waiting = [
+                one
+                for one in stretches.left(spans, explained)
+                if not any(2 * _shared(one, other) >= stretches.length(other) for other in vain)
+            ]
+        if not waiting:
+            break
+        if number > MOST_STRETCHES:
+            told = f"not looked for by their audio: {len(waiting)} stretches"
+            warnings.warn(f"{told}, beyond {MOST_STRETCHES}", SearchWarning, stacklevel=3)
+            break
+        place = max(waiting, key=stretches.length)
+        waiting = []
+        share = 2 * MOST_STRETCHES if place is not whole else 2 if parts else 1
+        found = search.within(place, share, number)
+        own = [one for _, places in found for one in places]
+        vain += [] if own else [place]
+        made, explained = made + found, explained + own
+    return made
+
+
+def _shared(one: Place, other: Place) -> float:
+    """Return the seconds that two places have in common."""
+    return sum(map(stretches.length, stretches.within([one], [other])))
+
+
+def _merged(made: Sequence[Identified]) -> list[Identified]:
+    """Return one answer for each record that several stretches are of, with the spans of all."""
+    kept = list[Identified]()
+    for one in made:
+        same = [i for i, other in enumerate(kept) if _is_same(one, other)]
+        if same:
+            spans = stretches.together([*kept[same[0]].spans, *one.spans])
+            kept[same[0]] = replace(kept[same[0]], spans=spans)
+        else:
+            kept.append(one)
+    return kept
+
+
+def _is_same(one: Identified, other: Identified) -> bool:
+    held = one.reaches("attributed") and other.reaches("attributed")
+    return held and one.record == other.record
+
+
+class _Search:
+    """A recording while it is looked for by its audio, among the records of all parties."""
+
+    def __init__(
+        self, card: Card, analysis: Analysis, prepared: Prepared, known: Known, options: Options
+    ) -> None:
+        self.card, self.analysis, self.prepared = card, analysis, prepared
+        self.known, self.options = known, options
+        versions = known.registry.versions()
+        self.tries = len(versions)
+        held = candidates.to_search(known.registry, versions)
+        self.among = sum(count for _, count in held)
+        self.parties = []
+        for party, _ in held:
+            try:
+                self.parties.append((party, party_claim(party, card.bits)))
+            except KeyBoundError as error:
+                warnings.warn(f"not tried: {error.message}", KeyFileWarning, stacklevel=4)
+
+    def within(self, place: Place, share: int, number: int) -> list[Explained]:
+        """Return the marks of records whose audio a stretch is, and where they are.
+
+        It is one of so many that `share` the chance of a false answer, and the one of this number.
+        """
+        heard, start_s = self._cut(self.prepared, 0.0, place)
+        made = []
+        for party, claim in self.parties:
+            compared = candidates.search(
+                heard,
+                self.known.registry,
+                party,
+                claim.key,
+                tries=self.tries * share,
+                among=self.among,
+            )
+            rho = self.card.rho if claim.rho is None else claim.rho
+            case = Case(claim, self.card.bits, rho, self.tries * share)
+            for one in candidates.of_audio(compared, self.known):
+                counted = replace(one, among=one.among * number)
+                made.append(self._weighed(heard, start_s, case, counted))
+        return [one for one in made if one[0].reaches("attributed")]
+
+    def _cut(self, heard: Prepared, start_s: float, place: Place) -> tuple[Prepared, float]:
+        """Return the recording cut to a place of it, and where it begins; as it is, if nearly all.
+
+        `heard` is what it is cut from, which begins at `start_s`.
+        """
+        if stretches.length(place) >= NEARLY_ALL * heard.seconds:
+            return heard, start_s
+        cut, begin_s = stretches.cut(self.analysis, place)
+        return Prepared(cut), begin_s
+
+    def _weighed(self, heard: Prepared, start_s: float, case: Case, one: Candidate) -> Explained:
+        """Return what holds of a record in the part of a stretch that it explains, and this."""
+        match = one.match
+        assert match is not None
+        places = [(a + start_s, b + start_s) for a, b in stretches.explained(heard, one, NOTHING)]
+        part, begin_s = heard, start_s
+        if places:
+            part, begin_s = self._cut(heard, start_s, (places[0][0], places[-1][1]))
+        moved = replace(match, start_s=match.start_s + (begin_s - start_s) * match.speed)
+        own = weigh_candidate(part, case, replace(one, match=moved), self.options)
+        seal = replace(own.seal, start_s=own.seal.start_s - begin_s * own.seal.speed)
+        differs = tuple((a + start_s, b + start_s) for a, b in own.origin.differs_s)
+        own = replace(own, seal=seal, origin=replace(own.origin, differs_s=differs))
+        whole = self.prepared.found
+        found = replace(whole, spans=stretches.marked(whole.spans, places))
+        return _identified(found, self.card, one.entry, own, None, self.tries), places
 
 
 def _claim(known: Known, entry: Entry, bits: int) -> Claim:
@@ -153,14 +271,14 @@ def _claim(known: Known, entry: Entry, bits: int) -> Claim:
 
 
 def _identified(
-    prepared: Prepared,
+    found: Detection,
     card: Card,
     entry: Entry,
     own: Evidence,
     reading: Reading | None,
     tries: int = 1,
 ) -> Identified:
-    verdict = conclude(prepared.found, own, card.bits, tries=tries)
+    verdict = conclude(found, own, card.bits, tries=tries)
     spelled, seal = verdict.spelled, verdict.seal
     bound = seal.p if seal.holds else verdict.bound if spelled is None else spelled.bound
     name = entry.stamped.record.party
