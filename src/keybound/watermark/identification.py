@@ -254,7 +254,8 @@ class _Search:
         part, begin_s = heard, start_s
         if places:
             part, begin_s = self._cut(heard, start_s, (places[0][0], places[-1][1]))
-        moved = replace(match, start_s=match.start_s + (begin_s - start_s) * match.speed)
+        speed = match.speed * heard.found.speed
+        moved = replace(match, start_s=match.start_s + (begin_s - start_s) * speed)
         own = weigh_candidate(part, case, replace(one, match=moved), self.options)
         seal = replace(own.seal, start_s=own.seal.start_s - begin_s * own.seal.speed)
         differs = tuple((a + start_s, b + start_s) for a, b in own.origin.differs_s)

@@ -95,7 +95,12 @@ def explained(prepared: Prepared, one: Candidate, seal: Sealed) -> list[Place]:
     if one.match is not None and one.is_same:
         narrow = [(a + BLURRED_S, b - BLURRED_S) for a, b in read if b - a > 2 * BLURRED_S]
         compared = [(one.match.from_s, one.match.to_s)] if one.match.settled else []
-        return _joined([*_agreeing(prepared, one, one.match), *without(narrow, compared)])
+        speed = prepared.found.speed  # at which it is compared
+        agreeing, compared = (
+            [(a / speed, b / speed) for a, b in some]
+            for some in (_agreeing(prepared, one, one.match), compared)
+        )
+        return _joined([*agreeing, *without(narrow, compared)])
     if seal.holds and seal.speed == 1.0:
         return within(read, [_lies(one, seal.start_s, 1.0)])
     return read
@@ -108,8 +113,8 @@ def _lies(one: Candidate, start_s: float, speed: float) -> Place:
 
 
 def _agreeing(prepared: Prepared, one: Candidate, match: Match) -> list[Place]:
-    """Return the stretches of a recording whose audio is that of the record."""
-    whole = (0.0, prepared.seconds)
+    """Return the stretches of a recording, as it is compared, whose audio is that of the record."""
+    whole = (0.0, prepared.seconds * prepared.found.speed)
     if match.speed != 1.0:  # a part of it was compared
         return without(within([_lies(one, match.start_s, match.speed)], [whole]), match.differs_s)
     sketch = prepared.sketch
