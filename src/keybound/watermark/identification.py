@@ -4,17 +4,16 @@ Each mark of a recording gets an answer of its own: by the identifier that it sp
 audio, which is compared with all records. What holds is decided in `weighing`.
 """
 
-import warnings
 from dataclasses import dataclass
 
-from keybound.errors import KeyBoundError, KeyFileWarning
+from keybound.errors import KeyBoundError
 from keybound.identity.reading import Reading
 from keybound.model.networks import Card
 from keybound.provenance.records import Entry
 from keybound.types import Analysis, Span
 from keybound.watermark import candidates
 from keybound.watermark.candidates import Known, Prepared
-from keybound.watermark.claims import USUAL, Claim, Options, party_claim
+from keybound.watermark.claims import USUAL, Claim, Options, party_claim, warn_untried
 from keybound.watermark.verdict import GRADES, Evidence, Verdict, conclude
 from keybound.watermark.weighing import Case, weigh_candidate, weigh_reading
 
@@ -133,7 +132,7 @@ def _by_audio(prepared: Prepared, card: Card, known: Known, options: Options) ->
         try:
             claim = party_claim(party, card.bits)
         except KeyBoundError as error:
-            warnings.warn(f"not tried: {error.message}", KeyFileWarning, stacklevel=3)
+            warn_untried(error)
             continue
         tries = len(versions)
         compared = candidates.search(

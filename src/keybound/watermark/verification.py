@@ -18,7 +18,7 @@ from keybound.seal import search
 from keybound.types import Analysis
 from keybound.watermark import candidates
 from keybound.watermark.candidates import Candidate, Known, Prepared
-from keybound.watermark.claims import USUAL, Claim, Options, Untried, party_claim
+from keybound.watermark.claims import USUAL, Claim, Options, Untried, party_claim, warn_untried
 from keybound.watermark.verdict import GRADES, Evidence, Verdict, conclude
 from keybound.watermark.weighing import Case, weigh_candidate, weigh_case, weigh_reading
 
@@ -160,13 +160,18 @@ def _by_audio(
     """Return the evidence of each record of a party whose audio it is.
 
     Without one it is that of the claim `alone`, unless an identifier was read: it has the fixed
-    mask, or that of the options. Masks are never tried in turn.
+    mask, or that of the options. Masks are never tried in turn. Raise an error where a key with
+    records cannot be read, and no other verifies the recording.
     """
     held = candidates.to_search(known.registry, versions)
     among = case.tries * sum(count for _, count in held)
-    made, told = [], UNTRACED
+    made, told, unread = list[Evidence](), UNTRACED, list[KeyBoundError]()
     for one, _ in held:
-        claim = case.claim if one.key_id == case.claim.key.id else party_claim(one, case.bits)
+        try:
+            claim = case.claim if one.key_id == case.claim.key.id else party_claim(one, case.bits)
+        except KeyBoundError as error:
+            unread.append(error)
+            continue
         tries = case.tries * len(versions)
         compared = candidates.search(
             prepared, known.registry, one, claim.key, tries=tries, among=among
@@ -174,6 +179,10 @@ def _by_audio(
         told = compared.origin if told.match == "none" else told
         for own in candidates.of_audio(compared, known):
             made.append(weigh_candidate(prepared, replace(case, claim=claim), own, options))
+    if unread and not any(conclude(prepared.found, own, case.bits).verified for own in made):
+        raise unread[0]
+    for reason in unread:
+        warn_untried(reason)
     if made or not alone:
         return made
     return [_unrecorded(prepared, replace(case, origin=told), known, options)]
