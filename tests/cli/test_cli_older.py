@@ -62,3 +62,18 @@ def test_keys_that_can_be_read_verify_and_the_others_are_named(
     assert (lost.code, lost.out) == (2, "")
     key.unlink()
     assert f"'{rotated}' does not exist" in refused("verify", "old10.wav", *whose).err
+
+
+@pytest.mark.usefixtures("speech")
+def test_a_recording_whose_record_was_forgotten_is_known_by_its_seal(run: Run, home: Path) -> None:
+    Key(bytes(32)).write(home / "bob.key")
+    run("party", "add", "bob", "--key", "bob.key", "--payload", "7")
+    for seconds in (10, 3):
+        run("embed", f"host{seconds}.wav", f"old{seconds}.wav", "--party", "alice")
+    run("record", "forget", "--before", "2999-01-01")
+    found = run("verify", "old10.wav", "--party", "alice", "--json")
+    assert (found.code, found.json["grade"], found.json["seal"]["position"]) == (0, "sealed", 0)
+    assert run("verify", "old10.wav", "--party", "bob").code == 1
+    assert run("verify", "old10.wav", "--any").out.startswith("alice: marked, ")
+    lost = run("verify", "old3.wav", "--party", "alice", "--json")  # its nonce went too
+    assert (lost.code, lost.json["grade"]) == (1, "present")

@@ -147,7 +147,9 @@ def record_import(path: str, registry: str | None) -> None:
 def record_forget(before: datetime, dry_run: bool, registry: str | None) -> None:
     """Remove old records. Their serials and positions stay void: none is given again.
 
-    A recording whose record is gone is attributed by its payload and seal only.
+    A recording whose record is gone is known by its seal alone: verify searches for it under the
+    newest key of the party, at positions below 256 or at --position. One under 5 s is not known any
+    more if its nonce was random: that went with the record.
     """
     with open_registry(registry) as known:
         count = known.forget(before.replace(tzinfo=UTC), dry_run=dry_run)

@@ -192,12 +192,17 @@ def _unrecorded(prepared: Prepared, case: Case, known: Known, options: Options) 
     """Return the evidence of a claim where no record is the recording's.
 
     A key may be used without its registry too: where the payload agrees, the usual positions are
-    searched. A record of the position where a seal is found says whether it was moved there.
+    searched. Else it may spell an identifier whose record was forgotten: those of the usual
+    positions are searched that were given and have no record, fewer where there are many parties.
+    A record of the position where a seal is found says whether it was moved there.
     """
     at: Sequence[int] = [] if options.position is None else [options.position]
     own = weigh_case(prepared, replace(case, positions=at), options)
-    if options.position is None and prepared.found.present and own.passes:
-        usual = range(keystream.USUAL)
+    if options.position is None and prepared.found.present:
+        usual: Sequence[int] = range(keystream.USUAL)
+        if not own.passes:
+            left = known.registry.unrecorded(case.claim.key.id, keystream.USUAL)
+            usual = left[: keystream.USUAL // case.tries]
         own = weigh_case(prepared, replace(case, positions=usual), options)
     if own.seal.searched == "none":  # of a registered party, records say where to look
         own = replace(own, seal=replace(own.seal, searched="record"))
