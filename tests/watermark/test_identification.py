@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import keybound
 from keybound.crypto.keys import Key
-from keybound.errors import RegistryError, SearchWarning
+from keybound.errors import KeyFileError, RegistryError, SearchWarning
 from keybound.identity.identifier import public
 from keybound.provenance import origin
 from keybound.provenance.parties import Party
@@ -218,6 +218,17 @@ def test_a_public_identifier_is_claimed_and_never_seals(
     (elsewhere,) = known.identify(foreign, RATE)
     assert (elsewhere.issuer, elsewhere.party, elsewhere.record) == (ISSUER + 1, None, None)
     assert (elsewhere.grade, elsewhere.claimed) == ("present", True)
+
+
+def test_what_a_registry_lacks_is_told_before_anything_is_reserved(
+    known: Registry, tmp_path: Path, host: Samples
+) -> None:
+    with pytest.raises(RegistryError, match="need an issuer's number"):
+        known.embed(host, RATE, party="alice", public=True)
+    (tmp_path / "registry.key").unlink()
+    with pytest.raises(KeyFileError, match="does not exist"):
+        known.embed(host, RATE, party="alice")
+    assert (known.counts()["serials"], known.get("alice").next_position) == (0, 0)
 
 
 @pytest.mark.parametrize("short", [False, True])
