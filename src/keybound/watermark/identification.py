@@ -13,7 +13,7 @@ from keybound.provenance.records import Entry
 from keybound.types import Analysis, Span
 from keybound.watermark import candidates
 from keybound.watermark.candidates import Known, Prepared
-from keybound.watermark.claims import USUAL, Claim, Options, party_claim, warn_untried
+from keybound.watermark.claims import USUAL, Claim, Options, party_claim
 from keybound.watermark.verdict import GRADES, Evidence, Verdict, conclude
 from keybound.watermark.weighing import Case, weigh_candidate, weigh_reading
 
@@ -132,7 +132,7 @@ def _by_audio(prepared: Prepared, card: Card, known: Known, options: Options) ->
         try:
             claim = party_claim(party, card.bits)
         except KeyBoundError as error:
-            warn_untried(error)
+            known.leave_out(error)
             continue
         tries = len(versions)
         compared = candidates.search(

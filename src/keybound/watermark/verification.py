@@ -18,7 +18,7 @@ from keybound.seal import search
 from keybound.types import Analysis
 from keybound.watermark import candidates
 from keybound.watermark.candidates import Candidate, Known, Prepared
-from keybound.watermark.claims import USUAL, Claim, Options, Untried, party_claim, warn_untried
+from keybound.watermark.claims import USUAL, Claim, Options, Untried, party_claim
 from keybound.watermark.verdict import GRADES, Evidence, Verdict, conclude
 from keybound.watermark.weighing import Case, weigh_candidate, weigh_case, weigh_reading
 
@@ -182,7 +182,7 @@ def _by_audio(
     if unread and not any(conclude(prepared.found, own, case.bits).verified for own in made):
         raise unread[0]
     for reason in unread:
-        warn_untried(reason)
+        known.leave_out(reason)
     if made or not alone:
         return made
     return [_unrecorded(prepared, replace(case, origin=told), known, options)]
