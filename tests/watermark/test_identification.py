@@ -256,6 +256,15 @@ def test_a_stream_that_is_not_ended_leaves_no_record(known: Registry, host: Samp
     assert stream.latency_s <= 0.2
 
 
+def test_a_stream_without_samples_leaves_no_record(known: Registry, host: Samples) -> None:
+    told = keybound.Declared("Example Ltd")
+    empty, stream = (known.embedder(RATE, party="alice", declared=told) for _ in range(2))
+    assert (len(empty.flush()), empty.record, known.records()) == (0, None, ())
+    stream.flush(host)
+    assert stream.record == 1
+    assert known.record(1).stamped.record.declared == told
+
+
 def test_what_cannot_be_verified_is_still_named(
     known: Registry, tmp_path: Path, host: Samples
 ) -> None:

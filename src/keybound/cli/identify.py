@@ -60,7 +60,7 @@ def identify(
     pipes.check(recordings)
     marker = Watermarker(model)
     how, missed = DetectOptions(false_alarms, speed / 100), 0
-    with open_registry(registry) as opened:
+    with open_registry(registry, reads=True) as opened:
         known = Known(opened)
         for path in recordings:
             with pipes.tracks(path) as (source, numbers):

@@ -90,7 +90,7 @@ def party_add(
 @options(registry, as_json)
 def party_list(registry: str | None, as_json: bool) -> None:
     """List the parties."""
-    with open_registry(registry) as parties:
+    with open_registry(registry, reads=True) as parties:
         known = parties.list()
     if not known:
         say(NOBODY)

@@ -103,7 +103,7 @@ def verify(
     if anyone and not (name is None and key_file is None and payload is None and record is None):
         raise click.UsageError("--any tries every party; name none")
     kept = anyone or name is not None
-    with open_registry(registry) if kept else nullcontext() as opened:
+    with open_registry(registry, reads=True) if kept else nullcontext() as opened:
         if anyone and opened is not None:
             versions = opened.versions
             claims, untried = triable(
