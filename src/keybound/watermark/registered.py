@@ -61,7 +61,7 @@ class RecordedStream:
         return self._kept(self._embedder.push(samples), end=False)
 
     def flush(self, last: npt.ArrayLike | None = None) -> npt.NDArray[Any]:
-        """Return the remaining marked samples and add the record of all of them, if there are."""
+        """Return the remaining marked samples and add the record of all, if there are any."""
         rest = self._kept(self._embedder.flush(last), end=True)
         if not self._given:
             return rest
