@@ -22,6 +22,7 @@ _NAMES = {
         "AttackError AudioError CodeError CorpusError KeyBoundError KeyFileError KeyFileWarning"
         " ModelError NotGenuineError RecipeError RecordError RegistryError SearchWarning"
     ),
+    "provenance.declared": "Declared",
     "provenance.origin": "Origin",
     "provenance.parties": "Party",
     "seal.search": "Sealed SealSearch",

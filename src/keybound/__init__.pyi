@@ -15,6 +15,7 @@ from keybound.errors import (
     SearchWarning,
 )
 from keybound.identity.reading import Reading, read_public
+from keybound.provenance.declared import Declared
 from keybound.provenance.origin import Origin
 from keybound.provenance.parties import Party
 from keybound.seal.search import Sealed, SealSearch
@@ -36,6 +37,7 @@ __all__ = [
     "AudioError",
     "CodeError",
     "CorpusError",
+    "Declared",
     "DetectOptions",
     "Detection",
     "EmbedOptions",

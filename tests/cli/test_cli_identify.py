@@ -96,6 +96,19 @@ def test_the_mark_of_nobody_here_is_present(run: Run, key: Path) -> None:
 
 
 @pytest.mark.usefixtures("speech")
+def test_keys_that_were_not_tried_are_in_the_answer(run: Run, home: Path, key: Path) -> None:
+    run("registry", "rotate", "--key", home / "registry.key")
+    run("embed", "flite-rms.wav", "one.wav", "--party", "alice", "--no-fingerprint")
+    (home / "registry.key").unlink()
+    found = run("identify", "one.wav", "--json")
+    words = "marked, but nothing found of a recording of this registry"
+    assert (found.code, found.json["words"]) == (1, f"{words}; 1 key was not tried")
+    assert "registry.key' does not exist" in found.err
+    key.unlink()
+    assert run("identify", "one.wav").out == f"one.wav: {words}; 2 keys were not tried\n"
+
+
+@pytest.mark.usefixtures("speech")
 def test_a_record_without_a_fingerprint_is_known_by_its_seal(run: Run, speech: Any) -> None:
     run("embed", "flite-rms.wav", "one.wav", "--party", "alice", "--no-fingerprint")
     found = run("identify", "one.wav", "--json").json

@@ -32,6 +32,7 @@ USAGE = {
     "half an attack": ("attack noise a", "name an attack, a recording and an output, or --list"),
     "a party without key": ("party add bob --payload 1", "missing option '--key'"),
     "a key of a stream": ("party add bob --key - --payload 1", "needs a key file"),
+    "a field twice": ("embed a b --party c --field d=1 --field d=2", "gives 'd' more than once"),
 }
 
 
@@ -41,6 +42,30 @@ def test_what_cannot_be_meant_is_refused_with_a_hint(refused: Run, name: str) ->
     err = refused(*arguments.split()).err
     assert message in err
     assert err.endswith(")\n")  # the hint
+
+
+READING = (
+    "identify a.wav, verify a.wav --any, record list, record show 1, record export 1 a, party list,"
+    " registry show, token list, batch identify *.wav"
+)
+
+
+@pytest.mark.usefixtures("host")
+@pytest.mark.parametrize("verb", READING.split(", "))
+def test_a_registry_that_is_only_read_is_not_made(refused: Run, home: Path, verb: str) -> None:
+    err = refused(*verb.split(), "--registry", "absent/registry.sqlite").err
+    assert "registry 'absent/registry.sqlite' does not exist (is --registry right? " in err
+    assert not (home / "absent").exists()
+
+
+def test_an_address_of_another_database_is_refused(
+    refused: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "'mysql://me@host/x' is no address of a registry (postgresql://user@host/database, or"
+    assert said in refused("party", "list", "--registry", "mysql://me:secret@host/x").err
+    monkeypatch.setenv("KEYBOUND_REGISTRY", "mysql://me:secret@host/x")
+    assert said in refused("party", "list").err
+    assert not list(home.iterdir())
 
 
 def test_a_name_with_a_line_break_stays_in_one_line(refused: Run) -> None:

@@ -30,7 +30,7 @@ def test_a_manifest_is_found_moves_and_is_forgotten(place: Path | str, tmp_path:
         assert (found.number, found.stamped.record.manifest) == (2, SIGNED)
         found.stamped.check(KEY)  # the MAC covers it
         assert known.of_manifest("urn:c2pa:other") is None
-        with pytest.raises(RegistryError, match="or with its manifest"):
+        with pytest.raises(RegistryError, match="there is a record with its manifest"):
             known.append(stamped(3, SIGNED))
         lines = list(known.exported())
         assert known.forget(RECORD.created + timedelta(days=5)) == 2

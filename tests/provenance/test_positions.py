@@ -11,17 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile as sf
+from test_registry_file import KEY as SECRET
+from test_registry_file import RECORD
 
 from keybound.crypto.keys import Key
 from keybound.crypto.keystream import POSITIONS
 from keybound.errors import CodeError, RegistryError
+from keybound.provenance import records
 from keybound.provenance.parties import Party
 from keybound.provenance.positions import Reserved
 from keybound.provenance.registry import Registry
 
 Run = Callable[..., Any]  # to the outcome of `run` in conftest
 
-KEY = Key(bytes(range(32))).id
+KEY = SECRET.id
 OTHER = Key(bytes(32)).id
 
 
@@ -49,6 +52,18 @@ def test_positions_belong_to_the_key(place: Path | str, party: Party) -> None:
         one.add(party)
         assert one.get("alice").next_position == 3
         assert one.reserve(KEY) == 3
+
+
+def test_positions_that_no_record_has_are_told(place: Path | str) -> None:
+    with Registry(place) as known:
+        assert known.unrecorded(KEY, 256) == []
+        known.reserve(KEY, 6)
+        assert [known.reserve(KEY) for _ in range(5)] == [0, 1, 2, 3, 4]
+        for position in (1, 3):
+            known.append(records.stamp(replace(RECORD, position=position), SECRET))
+        assert known.unrecorded(KEY, 256) == [0, 2, 4, 6]
+        assert known.unrecorded(KEY, 3) == [0, 2]
+        assert known.unrecorded(OTHER, 256) == []
 
 
 def test_a_position_that_is_asked_for_is_given_once(place: Path | str) -> None:

@@ -40,7 +40,7 @@ def test_a_record_is_found_by_its_serial(place: Path | str) -> None:
 def test_two_records_cannot_have_one_serial(place: Path | str) -> None:
     with Registry(place) as known:
         known.append(stamped(7))
-        with pytest.raises(RegistryError, match="a record with serial 7 already"):
+        with pytest.raises(RegistryError, match="a record with serial 0000000007 already"):
             known.append(stamped(7, 1))
         assert len(known.records()) == 1
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 import keybound
 from keybound.audio import recordings
 from keybound.crypto.keys import Key
-from keybound.errors import RegistryError, SearchWarning
+from keybound.errors import KeyFileError, RegistryError, SearchWarning
 from keybound.identity.identifier import public
 from keybound.provenance import origin
 from keybound.watermark import candidates, verification
@@ -218,6 +218,17 @@ def test_a_public_identifier_is_claimed_and_never_seals(
     assert (elsewhere.grade, elsewhere.claimed) == ("present", True)
 
 
+def test_what_a_registry_lacks_is_told_before_anything_is_reserved(
+    known: Registry, tmp_path: Path, host: Samples
+) -> None:
+    with pytest.raises(RegistryError, match="need an issuer's number"):
+        known.embed(host, RATE, party="alice", public=True)
+    (tmp_path / "registry.key").unlink()
+    with pytest.raises(KeyFileError, match="does not exist"):
+        known.embed(host, RATE, party="alice")
+    assert (known.counts()["serials"], known.get("alice").next_position) == (0, 0)
+
+
 @pytest.mark.parametrize("short", [False, True])
 def test_a_stream_equals_the_file_under_the_same_declaration(
     known: Registry, host: Samples, short: bool
@@ -241,6 +252,15 @@ def test_a_stream_that_is_not_ended_leaves_no_record(known: Registry, host: Samp
     stream.push(host)
     assert (stream.record, known.records()) == (None, ())
     assert stream.latency_s <= 0.2
+
+
+def test_a_stream_without_samples_leaves_no_record(known: Registry, host: Samples) -> None:
+    told = keybound.Declared("Example Ltd")
+    empty, stream = (known.embedder(RATE, party="alice", declared=told) for _ in range(2))
+    assert (len(empty.flush()), empty.record, known.records()) == (0, None, ())
+    stream.flush(host)
+    assert stream.record == 1
+    assert known.record(1).stamped.record.declared == told
 
 
 def test_what_cannot_be_verified_is_still_named(

@@ -101,6 +101,7 @@ def test_a_verdict_reads_as_a_sentence() -> None:
     named = Spelled(0x5EED, public=False, bound=1e-9, start_s=0.0, spans=(), fit=1.0)
     same, other = (Origin(match, 3, "2026", compared=1) for match in ("same", "other"))
     start = replace(missed, rule_holds=False, distance=7, seal=replace(NOTHING, searched="start"))
+    unread = replace(missed, rule_holds=False, distance=16, bound=0.0, marks=0)
     sentences = {
         good: "marked, code agrees in 15 of 16 bits; a wrong key passes with probability 0.0021",
         replace(good, tries=3, bound=0.00626): (
@@ -123,12 +124,25 @@ def test_a_verdict_reads_as_a_sentence() -> None:
             "spells the identifier 0000005eed; the audio is that of record 3 of 2026"
         ),
         replace(good, spelled=named, origin=other): (
-            "spells the identifier 0000005eed; marked by this party, but on other audio than "
-            "record 3 of 2026, and anyone can copy an identifier"
+            "spells the identifier 0000005eed; it is that of this party's record 3 of 2026, but "
+            "the audio is not, and anyone can copy an identifier"
         ),
         replace(good, spelled=replace(named, public=True), origin=other): (
-            "claims the public identifier 0000005eed; marked by this party, but on other audio "
-            "than record 3 of 2026, and anyone can copy an identifier"
+            "claims the public identifier 0000005eed; it is that of this party's record 3 of 2026, "
+            "but the audio is not, and anyone can copy an identifier"
+        ),
+        replace(good, spelled=named, origin=other, seal=SURE): (
+            "spells the identifier 0000005eed, sealed evidence p < 1e-300; sealed by this party, "
+            "but on other audio than record 3 of 2026, and anyone can copy an identifier"
+        ),
+        replace(good, origin=other): (
+            "marked, code agrees in 15 of 16 bits; a wrong key passes with probability 0.0021; "
+            "marked by this party, but on other audio than record 3 of 2026"
+        ),
+        replace(unread, seal=SURE): "marked, sealed evidence p < 1e-300",
+        unread: "marked, but without a seal of this key; the code was not compared",
+        replace(unread, seal=NOTHING): (
+            "marked, the code was not compared; no seal was searched for"
         ),
         start: (
             "marked, code agrees in 9 of 16 bits, 14 needed; "

@@ -27,7 +27,7 @@ from keybound.provenance.parties import Party
 from keybound.provenance.registry import Registry
 from keybound.watermark.candidates import Known
 from keybound.watermark.claims import Untried, party_claim, triable
-from keybound.watermark.reservation import Issued, issue
+from keybound.watermark.reservation import Issued, issuing
 from keybound.watermark.watermarker import Watermarker
 
 Executor = Callable[[Job, Iterable[Task]], Generator[tuple[str, Row], None, None]]
@@ -222,10 +222,11 @@ def with_positions(job: Job, tasks: Sequence[Task], known: Registry) -> list[Tas
             if entry := _recorded(known, key, task):
                 made[task.name] = _as_recorded(known, task, entry)
                 del named[reservation]
+        issue = issuing(known, public=job.issuer is not None) if named else None
         for reservation, given in known.reserve_for(key, list(named)).items():
             task = named[reservation]
             there = task.output is not None and os.path.lexists(task.output)
-            issued = issue(known, given.serial, public=job.issuer is not None)
+            issued = None if issue is None else issue(given.serial)
             own = replace(task, position=given.position, issued=issued)
             made[task.name] = replace(own, fresh=task.fresh and not there)
     return [made.get(task.name, task) for task in tasks]

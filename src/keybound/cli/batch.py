@@ -193,7 +193,8 @@ def _batch(verb: str, asked: Asked) -> None:
         items = [item if item.nonce else replace(item, nonce=asked.nonce) for item in items]
     parties = asked.anyone or asked.name is not None or any(item.party for item in items)
     parties = parties or verb == "identify"
-    with open_registry(asked.registry) if parties else contextlib.nullcontext() as known:
+    opening = partial(open_registry, asked.registry, reads=verb != "embed")
+    with opening() if parties else contextlib.nullcontext() as known:
         job, who = _job(verb, items, asked, known)
         if asked.dry_run:
             planned = corpus.plan(job, items, who, book, force=asked.force)

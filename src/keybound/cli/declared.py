@@ -33,6 +33,10 @@ def declaring(verb: Callable[..., None]) -> Callable[..., None]:
         fields: tuple[tuple[str, str], ...],
         **others: Any,
     ) -> None:
+        given = [name for name, _ in fields]
+        twice = next((name for name in given if given.count(name) > 1), None)
+        if twice is not None:
+            raise click.UsageError(f"--field gives {twice!r} more than once")
         made = Declared(provider, system, system_version, link, dict(fields))
         verb(*arguments, declared=made, **others)
 
@@ -47,7 +51,7 @@ def declaring(verb: Callable[..., None]) -> Callable[..., None]:
             type=named,
             multiple=True,
             metavar="NAME=VALUE",
-            help="Any other text for the record; may be given several times.",
+            help="Any other text for the record; may be given several times, each NAME once.",
         ),
     )(gathered)
 

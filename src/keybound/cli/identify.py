@@ -61,7 +61,7 @@ def identify(
     pipes.check(recordings)
     marker = Watermarker(model)
     how, missed = DetectOptions(false_alarms, speed / 100), 0
-    with open_registry(registry) as opened:
+    with open_registry(registry, reads=True) as opened:
         known = Known(opened)
         for path in recordings:
             with pipes.tracks(path) as (source, numbers):
@@ -83,7 +83,7 @@ def identify(
                     signed.write(marker.card, path, heard, said, signer, signing[1])
                 named = named or any(one.reaches(require) for one in marks)
                 track = number if len(found) > 1 else None
-                _print(path, track, marks, heard, beside, as_json)
+                _print(path, track, marks, heard, beside, len(known.unread), as_json)
             missed += not named
     sys.exit(1 if missed else 0)
 
@@ -94,9 +94,13 @@ def _print(
     marks: "list[Identified]",
     found: "Detection",
     beside: "Compared | None",
+    untried: int,
     as_json: bool,
 ) -> None:
-    """Print a line for each mark, or one that says that there is none; one for a manifest."""
+    """Print a line for each mark, or one that says that there is none; one for a manifest.
+
+    `untried` keys could not be read: what was marked with them is not known.
+    """
     from keybound.watermark.plain import identified_as_plain
 
     which: dict[str, Any] = {"path": path} | ({} if track is None else {"track": track})
@@ -105,14 +109,20 @@ def _print(
     for one in marks:
         emit(which | identified_as_plain(one) | manifest, f"{name}: {in_words(one)}", as_json)
     if not marks:
-        words = (
-            "marked, but not by a recording of this registry" if found.present else "no mark found"
-        )
+        words = _of_nobody(untried) if found.present else "no mark found"
         row: dict[str, Any] = which | {"identifier": None, "party": None, "record": None}
         grade = "present" if found.present else "none"
         emit(row | {"grade": grade, "words": words} | manifest, f"{name}: {words}", as_json)
     if beside is not None and not as_json:
         click.echo(f"{name}: {beside.words}")
+
+
+def _of_nobody(untried: int) -> str:
+    """Return in words that a mark is of no recording, as far as keys could be tried."""
+    if not untried:
+        return "marked, but not by a recording of this registry"
+    keys = "1 key was not tried" if untried == 1 else f"{untried} keys were not tried"
+    return f"marked, but nothing found of a recording of this registry; {keys}"
 
 
 def in_words(one: "Identified") -> str:

@@ -1,6 +1,7 @@
 """The verbs `keygen` and `party`, and the claim that the options of other verbs make."""
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -89,7 +90,7 @@ def party_add(
 @options(registry, as_json)
 def party_list(registry: str | None, as_json: bool) -> None:
     """List the parties."""
-    with open_registry(registry) as parties:
+    with open_registry(registry, reads=True) as parties:
         known = parties.list()
     if not known:
         say(NOBODY)
@@ -133,17 +134,27 @@ def _plain(key: KeyFile) -> dict[str, str]:
     return {"key_file": str(key.path), "key_id": key.id, "since": key.since.isoformat()}
 
 
+def _newest(versions: Sequence[Party], bits: int) -> Claim:
+    return party_claim(versions[0], bits)
+
+
 def claim(
-    name: str | None, key_file: str | None, payload: int | None, known: Registry | None, bits: int
+    name: str | None,
+    key_file: str | None,
+    payload: int | None,
+    known: Registry | None,
+    bits: int,
+    choose: Callable[[Sequence[Party], int], Claim] = _newest,
 ) -> Claim:
     """Return the claim that the options make, for a model of so many bits.
 
-    `known` is the open registry where --party is given.
+    `known` is the open registry where --party is given; `choose` makes a claim with one of the keys
+    of that party.
     """
     if known is not None and name is not None:
         if key_file is not None or payload is not None:
             raise click.UsageError("--party brings its own key and payload")
-        return party_claim(known.get(name), bits)
+        return choose(known.versions(name), bits)
     if key_file is None or payload is None:
         raise click.UsageError("whose mark? --party NAME, or --key FILE and --payload NUMBER")
     codes.check_payload(payload, bits)

@@ -42,7 +42,7 @@ def record() -> None:
 @options(party_name, registry, as_json)
 def record_list(name: str | None, registry: str | None, as_json: bool) -> None:
     """List the records, of all parties or of one."""
-    with open_registry(registry) as known:
+    with open_registry(registry, reads=True) as known:
         whose = [None] if name is None else known.versions(name)  # with each of its keys
         found = [entry for one in whose for entry in known.records(one)]
     entries = sorted(found, key=lambda one: one.number or 0)
@@ -105,7 +105,7 @@ def _export_all(what: tuple[str, ...], signer: str | None, registry: str | None)
         raise click.UsageError("--all goes with PATH alone")
     count, hint = 0, "choose another name"
     with (
-        open_registry(registry) as known,
+        open_registry(registry, reads=True) as known,
         output.writing(what[0], mode=output.PRIVATE, kind=RecordError, exists_hint=hint) as part,
         part.open("wb") as file,
     ):
@@ -147,7 +147,9 @@ def record_import(path: str, registry: str | None) -> None:
 def record_forget(before: datetime, dry_run: bool, registry: str | None) -> None:
     """Remove old records. Their serials and positions stay void: none is given again.
 
-    A recording whose record is gone is attributed by its payload and seal only.
+    A recording whose record is gone is known by its seal alone: verify searches for it under the
+    newest key of the party, at positions below 256 or at --position. One under 5 s is not known any
+    more if its nonce was random: that went with the record.
     """
     with open_registry(registry) as known:
         count = known.forget(before.replace(tzinfo=UTC), dry_run=dry_run)
@@ -247,7 +249,7 @@ def check(claim: Claim, told: Told) -> None:
 
 
 def _entry(number: int, registry: str | None) -> Entry:
-    with open_registry(registry) as known:
+    with open_registry(registry, reads=True) as known:
         return known.record(number)
 
 
@@ -256,7 +258,7 @@ def _key(name: str | None, key_file: str | None, key_id: str, registry: str | No
     if name is None:
         assert key_file is not None
         return Key.read(key_file)
-    with open_registry(registry) as known:
+    with open_registry(registry, reads=True) as known:
         own = known.versions(name)
         return next((one for one in own if one.key_id == key_id), own[0]).key()
 

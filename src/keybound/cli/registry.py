@@ -22,7 +22,7 @@ def registry() -> None:
 @options(place, as_json)
 def registry_show(registry: str | None, as_json: bool) -> None:
     """Show keys, issuer's number, provider, counts, and what machines have not ended."""
-    with open_registry(registry) as known:
+    with open_registry(registry, reads=True) as known:
         shown: dict[str, Any] = {"registry": known.name, **known.counts()}
         shown |= {"issuer": known.issuer, **known.provider.members()}
         shown["keys"] = [_plain(one) for one in known.key_files()]

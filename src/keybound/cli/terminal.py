@@ -15,11 +15,13 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import click
 
-from keybound.errors import DEBUG, KeyFileWarning, SearchWarning, explain
+from keybound.errors import DEBUG, KeyFileWarning, RegistryError, SearchWarning, explain
+from keybound.provenance.database import is_address
 from keybound.provenance.registry import Registry, default_place
 
 QUIET_S = 60.0  # between two messages where there is no terminal
@@ -185,8 +187,11 @@ nonce = click.option(
 )
 
 
-def open_registry(place: str | None) -> Registry:
-    """Open the registry that --registry names, else the usual one."""
+def open_registry(place: str | None, *, reads: bool = False) -> Registry:
+    """Open the registry that --registry names, else the usual one; `reads` makes none."""
+    if reads and place and not is_address(place) and not Path(place).exists():
+        hint = "is --registry right? keybound party add makes one"
+        raise RegistryError(f"registry {place!r} does not exist", hint=hint)
     return Registry(place or default_place())
 
 

@@ -66,7 +66,7 @@ def token_list(registry: str | None, as_json: bool) -> None:
     holds, and how many answers it was given today and ever. A token that was rotated has a line for
     each secret that may still hold.
     """
-    with open_registry(registry) as known:
+    with open_registry(registry, reads=True) as known:
         found = [_plain(one, *known.tokens.answered(one.name)) for one in known.tokens.all()]
     if not found:
         say("there are no tokens (keybound token add makes one)")

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -28,7 +29,7 @@ from keybound.cli.terminal import (
     speed,
     tell_rate,
 )
-from keybound.watermark.claims import Claim, Untried, party_claim, triable
+from keybound.watermark.claims import Claim, Untried, readable_claim, triable
 
 if TYPE_CHECKING:
     from keybound.watermark.verdict import Verdict
@@ -102,11 +103,16 @@ def verify(
     if anyone and not (name is None and key_file is None and payload is None and record is None):
         raise click.UsageError("--any tries every party; name none")
     kept = anyone or name is not None
-    with open_registry(registry) if kept else nullcontext() as opened:
+    with open_registry(registry, reads=True) if kept else nullcontext() as opened:
         if anyone and opened is not None:
-            claims, untried = triable(opened.list(), lambda one: party_claim(one, bits))
+            versions = opened.versions
+            claims, untried = triable(
+                opened.list(), lambda one: readable_claim(versions(one.name), bits)
+            )
         else:
-            claims = [claim(name, key_file, payload, opened, bits)]
+            named = None if told is None else told.entry.stamped.record.key
+            choose = partial(readable_claim, key_id=named)
+            claims = [claim(name, key_file, payload, opened, bits, choose)]
         if told is not None:
             records.check(claims[0], told)
         for one in untried:

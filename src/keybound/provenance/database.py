@@ -8,6 +8,7 @@ nowhere else. Knows no table of the registry; psycopg is loaded where a server i
 import contextlib
 import importlib
 import os
+import re
 import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -82,8 +83,8 @@ FULL = ("SQLITE_FULL", "53100")
 
 
 def is_address(place: str | os.PathLike[str]) -> bool:
-    """Return whether a place is the address of a server, and not the path of a file."""
-    return isinstance(place, str) and place.startswith(SCHEMES)
+    """Return whether a place is an address, of whichever server, and not the path of a file."""
+    return isinstance(place, str) and re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", place) is not None
 
 
 class Database:
@@ -96,6 +97,9 @@ class Database:
         # Absolute, so that a file named ":memory:" or "" is not SQLite's word for something else.
         self._place = os.fspath(place if self.shared else Path(place).absolute())
         self.name = _without_secrets(self._place) if self.shared else self._place
+        if self.shared and not self._place.startswith(SCHEMES):
+            hint = "postgresql://user@host/database, or the path of an SQLite file"
+            raise RegistryError(f"{self.name!r} is no address of a registry", hint=hint)
         self._psycopg = _psycopg() if self.shared else None
         self._inside = False  # of a transaction
         self._connection = self._connect()

@@ -42,12 +42,19 @@ class Origin:
         number = "the record" if self.record is None else f"record {self.record}"
         return f"{number} of {self.created}"
 
-    def words(self, *, sealed: bool, marked: bool) -> str:
-        """Return the end of a verdict's sentence; empty where nothing was compared."""
+    def words(self, *, sealed: bool, marked: bool, spelled: bool = False) -> str:
+        """Return the end of a verdict's sentence; empty where nothing was compared.
+
+        `spelled` says that an identifier named the record: anyone may have written it.
+        """
+        named = spelled and not sealed
+        marked = marked or spelled
         if self.match == "same":
             parts = "".join(f"; not {a:.0f} to {b:.0f} s" for a, b in self.differs_s)
             note = "" if sealed or marked else ", without this party's mark"
             return f"; the audio is that of {self.which}{parts}{note}"
+        if self.match == "other" and named:
+            return f"; it is that of this party's {self.which}, but the audio is not"
         if self.match == "other" and (sealed or marked):
             than = self.which if self.compared == 1 else f"any of its {self.compared} records"
             what = "sealed" if sealed else "marked"

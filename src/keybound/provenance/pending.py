@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from keybound import stages
 from keybound.errors import RecordError, RegistryError
+from keybound.identity.identifier import written
 from keybound.output import Part
 from keybound.provenance import packing, positions, records, serials
 from keybound.provenance.database import Database, TakenError, Value
@@ -35,7 +36,8 @@ def keep(database: Database, stamped: Stamped) -> int:
     try:
         number = int(database.rows(KEEP, columns(stamped))[0][0])
     except TakenError:
-        what = f"there is a record with serial {serial} already, or with its manifest"
+        named = "" if serial is None else f"serial {written(serial)} already, or with "
+        what = f"there is a record with {named}its manifest"
         raise RegistryError(what) from None
     if serial is not None:
         serials.reserve(database, [serial])

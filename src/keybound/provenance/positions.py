@@ -35,6 +35,17 @@ def next_position(database: Database, key: str) -> int:
     return 0 if row is None else _checked(key, row[0])
 
 
+def unrecorded(database: Database, key: str, below: int) -> list[int]:
+    """Return the positions of a key below a number that were given and that no record has."""
+    query = "SELECT position FROM {} WHERE key = ? AND position < ?".format
+    recorded, named = (
+        {row[0] for row in database.rows(query(table), (key, below))}
+        for table in ("record", "reserved")
+    )
+    given = named.union(range(min(below, next_position(database, key))))
+    return sorted(given - recorded)
+
+
 def reserve(database: Database, key: str) -> int:
     """Reserve and return the next position of a key."""
     with database.writing():

@@ -166,12 +166,15 @@ class Registry:
     @property
     def size(self) -> int:
         """Return how many records there are at most: the number of the last one."""
-        row = self._database.row("SELECT max(number) FROM record")
-        return 0 if row is None or row[0] is None else int(row[0])
+        return int(self._database.rows("SELECT coalesce(max(number), 0) FROM record")[0][0])
 
     def next_position(self, key: str) -> int:
         """Return the next position of a key: those below it may be in use."""
         return positions.next_position(self._database, key)
+
+    def unrecorded(self, key: str, below: int) -> Sequence[int]:
+        """Return the positions of a key below a number that were given and that no record has."""
+        return positions.unrecorded(self._database, key, below)
 
     def reserve(self, key: str, position: int | None = None) -> int:
         """Reserve and return a new position of a key: the next, or the one asked for."""

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from keybound.crypto.keys import Key
 from keybound.crypto.keystream import POSITIONS
 from keybound.errors import KeyBoundError, RegistryError
-from keybound.identity.identifier import SERIAL_BITS
+from keybound.identity.identifier import SERIAL_BITS, written
 from keybound.provenance import declared, packing, parties, pending, records, serials, settings
 from keybound.provenance.database import Database, Value
 from keybound.provenance.declared import NOTHING
@@ -204,7 +204,7 @@ def _check_new(database: Database, stamped: Stamped) -> None:
     void = "NOT EXISTS (SELECT 1 FROM record WHERE record.serial = serial.serial)"
     drawn = f"SELECT 1 FROM serial WHERE serial = ? AND {void}"
     if one.serial is not None and database.row(drawn, (one.serial,)) is not None:
-        what = f"serial {one.serial} is void here: its record was forgotten, or never was"
+        what = f"serial {written(one.serial)} is void here: its record was forgotten, or never was"
         raise RegistryError(what, hint="import into a new registry")
 
 

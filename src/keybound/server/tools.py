@@ -20,7 +20,7 @@ from keybound.provenance.signed_verdicts import Finding
 from keybound.server.limits import Limits
 from keybound.types import Analysis
 from keybound.watermark import files, statements
-from keybound.watermark.claims import Claim, party_claim
+from keybound.watermark.claims import Claim, readable_claim
 from keybound.watermark.options import DetectOptions
 from keybound.watermark.signing import Credentials, Prepared, prepare
 from keybound.watermark.watermarker import Watermarker
@@ -88,8 +88,8 @@ class Tools:
             return files.analyse(self.marker, path, how, track=track, longest_s=most)
 
     def claim(self, party: str) -> Claim:
-        """Return the claim of a party, with its newest key."""
-        return party_claim(self.known.get(party), self.marker.card.bits)
+        """Return the claim of a party, with its newest key that can be read."""
+        return readable_claim(self.known.versions(party), self.marker.card.bits)
 
     def answered(
         self, path: str, found: Analysis, answer: Answer, said: Sequence[Finding]

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from keybound.crypto.keys import Key
-from keybound.errors import KeyBoundError, KeyFileWarning, SearchWarning
+from keybound.errors import KeyBoundError, SearchWarning
 from keybound.identity import identifier
 from keybound.identity.frame import PUBLIC
 from keybound.identity.identifier import Identifier
@@ -28,6 +28,7 @@ from keybound.provenance.registry import Registry
 from keybound.provenance.scanning import likely
 from keybound.seal.sounds import respeed, sounds_of
 from keybound.types import Analysis
+from keybound.watermark.claims import warn_untried
 from keybound.watermark.verdict import Spelled
 
 MOST_SAME = 8  # records that a recording is taken to be, where it is that of several
@@ -83,10 +84,14 @@ class Candidate:
 
 
 class Known:
-    """An open registry with the keys of its identifiers, as they are when it is first asked."""
+    """An open registry with the keys of its identifiers, as they are when it is first asked.
+
+    `unread` says of each key that could not be read, the registry's or a party's, why.
+    """
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
+        self.unread: set[str] = set()
 
     @cached_property
     def keys(self) -> dict[str, Permutation]:
@@ -100,8 +105,13 @@ class Known:
                 key = one.key("the registry", "restore the registered key file")
                 made[key.id] = Permutation(key)
             except KeyBoundError as error:
-                warnings.warn(f"not tried: {error.message}", KeyFileWarning, stacklevel=2)
+                self.leave_out(error)
         return made
+
+    def leave_out(self, error: KeyBoundError) -> None:
+        """Give a `KeyFileWarning` that a key is not tried."""
+        self.unread.add(error.message)
+        warn_untried(error)
 
     def carried(self, record: Record) -> Identifier | None:
         """Return what the codes of a record spell; None without a serial, or without its key."""

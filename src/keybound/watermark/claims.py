@@ -3,12 +3,13 @@
 Knows keys, codes and parties: no audio, no networks.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from keybound.crypto.keys import KEYGEN_HINT, Key
-from keybound.errors import KeyBoundError, KeyFileError
+from keybound.errors import KeyBoundError, KeyFileError, KeyFileWarning
 from keybound.provenance.parties import Party
 
 NOBODY = "no party is registered (keybound party add)"
@@ -83,3 +84,30 @@ def party_claim(one: Party, bits: int) -> Claim:
         lost = error.hint in (None, KEYGEN_HINT)  # a new key would not help here
         hint = "restore the key file, or remove the party" if lost else error.hint
         raise KeyFileError(f"party {one.name!r}: {error.message}", hint=hint) from error
+
+
+def readable_claim(versions: Sequence[Party], bits: int, key_id: str | None = None) -> Claim:
+    """Return the claim of a party with its key of this id, else with its newest that can be read.
+
+    `versions` is the party with each of its keys, the newest first. Those that cannot be read are
+    named in a `KeyFileWarning`; raise the error of the newest if none can.
+    """
+    for one in versions:
+        if one.key_id == key_id:
+            return party_claim(one, bits)
+    reasons: list[KeyBoundError] = []
+    for one in versions:
+        try:
+            made = party_claim(one, bits)
+        except KeyBoundError as error:
+            reasons.append(error)
+            continue
+        for reason in reasons:
+            warn_untried(reason)
+        return made
+    raise reasons[0]
+
+
+def warn_untried(error: KeyBoundError) -> None:
+    """Give a `KeyFileWarning` that a key is not tried."""
+    warnings.warn(f"not tried: {error.message}", KeyFileWarning, stacklevel=1)  # each shown once

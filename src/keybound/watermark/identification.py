@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from keybound.errors import KeyBoundError, KeyFileWarning, SearchWarning
+from keybound.errors import KeyBoundError, SearchWarning
 from keybound.identity.reading import Reading
 from keybound.model.networks import Card
 from keybound.provenance.records import Entry
@@ -211,7 +211,7 @@ class _Search:
             try:
                 self.parties.append((party, party_claim(party, card.bits)))
             except KeyBoundError as error:
-                warnings.warn(f"not tried: {error.message}", KeyFileWarning, stacklevel=4)
+                known.leave_out(error)
 
     def within(self, place: Place, share: int, number: int) -> list[Explained]:
         """Return the marks of records whose audio a stretch is, and where they are.

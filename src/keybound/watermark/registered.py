@@ -38,7 +38,7 @@ class RecordedStream:
 
     `record` is the number of the record, None before the stream has ended; `identifier` is the
     serial that it spells, as ten hex digits, None where it was declared short. A stream that is not
-    flushed has no record, and its position is void.
+    flushed, or has no samples, has no record, and its position is void.
     """
 
     def __init__(
@@ -68,8 +68,10 @@ class RecordedStream:
         return self._kept(self._embedder.push(samples), end=False)
 
     def flush(self, last: npt.ArrayLike | None = None) -> npt.NDArray[Any]:
-        """Return the remaining marked samples and add the record of all of them."""
+        """Return the remaining marked samples and add the record of all, if there are any."""
         rest = self._kept(self._embedder.flush(last), end=True)
+        if not self._given:
+            return rest
         seconds = self._given / self._embedder.sample_rate
         written = Written(
             seconds,

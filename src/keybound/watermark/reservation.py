@@ -5,6 +5,7 @@ fixed code under a random nonce, and are found by their audio.
 """
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -75,12 +76,17 @@ class Reservation:
         return records.stamp(made, options.key)
 
 
-def issue(known: Registry, serial: int, *, public: bool = False) -> Issued:
-    """Return the identifier of a serial that the registry drew."""
+def issuing(known: Registry, *, public: bool = False) -> Callable[[int], Issued]:
+    """Return what makes the identifier of a serial that the registry drew.
+
+    Raise an error where the registry lacks what it takes, before any serial is drawn.
+    """
     if public:
-        return Issued(serial, identifier.public(serial, issuer_of(known)), None)
+        number = issuer_of(known)
+        return lambda serial: Issued(serial, identifier.public(serial, number), None)
     key = known.newest_key()
-    return Issued(serial, identifier.keyed(serial, Permutation(key)), key.id)
+    under = Permutation(key)
+    return lambda serial: Issued(serial, identifier.keyed(serial, under), key.id)
 
 
 def issuer_of(known: Registry) -> int:
@@ -106,14 +112,16 @@ def reserve(
     fingerprint: bool = True,
 ) -> Reservation:
     """Reserve what one embedding needs: a position of the key, and a serial unless it is short."""
-    issued = None if short else issue(known, known.draw_serial(), public=public)
+    issue = None if short else issuing(known, public=public)
     if short and fingerprint:  # else nothing finds the record, and with it the nonce
         nonce = nonce or secrets.token_bytes(NONCE_BYTES)
+    at = known.reserve(whose.key.id, position) if seal else None
+    issued = None if issue is None else issue(known.draw_serial())
     options = EmbedOptions(
         whose.key,
         whose.payload,
         nonce,
-        known.reserve(whose.key.id, position) if seal else None,
+        at,
         seal,
         None if issued is None else issued.identifier,
         excerpt,

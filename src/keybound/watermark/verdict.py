@@ -51,8 +51,8 @@ class Verdict:
     the evidence of the keyed pattern, `spelled` the identifier that was read, which anyone can copy
     to other audio. `origin` tells which of the party's records the recording is, where there are
     records: a seal on other audio than its record is a copy attack, and does not count; an
-    identifier counts as sealed only on the audio of its record. `marks` is 0 and `distance` means
-    nothing where no code is known but the one that gave the record.
+    identifier counts as sealed only on the audio of its record. `marks` is 0, and `distance` and
+    `bound` mean nothing, where no code is known but the one that gave the record, or none at all.
     """
 
     rule_holds: bool
@@ -96,8 +96,8 @@ class Verdict:
     @property
     def words(self) -> str:
         """Return the verdict as a sentence."""
-        marked = self.rule_holds or self.spelled is not None
-        told = self.origin.words(sealed=self.seal.holds, marked=marked)
+        spelled = self.spelled is not None
+        told = self.origin.words(sealed=self.seal.holds, marked=self.rule_holds, spelled=spelled)
         doubt = ", and anyone can copy an identifier" if self.copied else ""
         return f"{self._evidence}{told}{doubt}"
 
@@ -110,6 +110,7 @@ class Verdict:
     @property
     def _evidence(self) -> str:
         agree = f"code agrees in {self.bits - self.distance} of {self.bits} bits"
+        agree = agree if self.marks else "the code was not compared"
         if self.spelled is not None:
             how = "claims the public" if self.spelled.public and self.copied else "spells the"
             sealed = f", sealed evidence {self.seal.words}" if self.seal.holds else ""
@@ -117,16 +118,18 @@ class Verdict:
         if self.seal.holds:
             sealed = f"sealed evidence {self.seal.words}"
             if self.present:
-                return f"marked, {agree}, {sealed}"
+                return f"marked, {agree}, {sealed}" if self.marks else f"marked, {sealed}"
             return f"{sealed}, though no mark is left (presence {self.presence:.3f})"
         if self.rule_holds:
             who = "a wrong key" if self.tries == 1 else f"one of {self.tries} wrong keys"
             return f"marked, {agree}; {who} passes with probability {self.bound:.2g}"
         if not self.present:
             return f"no mark found ({self.lacks}){self.unsearched}"
-        short = f"{agree}, {self.bits - self.rho} needed"
+        short = f"{agree}, {self.bits - self.rho} needed" if self.marks else agree
         if self.unsearched:
             return f"marked, {short}{self.unsearched}"
+        if not self.marks:
+            return f"marked, but without a seal of this key; {short}"
         return f"marked, but not by this key and payload: {short}"
 
     @property

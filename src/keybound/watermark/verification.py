@@ -160,13 +160,18 @@ def _by_audio(
     """Return the evidence of each record of a party whose audio it is.
 
     Without one it is that of the claim `alone`, unless an identifier was read: it has the fixed
-    mask, or that of the options. Masks are never tried in turn.
+    mask, or that of the options. Masks are never tried in turn. Raise an error where a key with
+    records cannot be read, and no other verifies the recording.
     """
     held = candidates.to_search(known.registry, versions)
     among = case.tries * sum(count for _, count in held)
-    made, told = [], UNTRACED
+    made, told, unread = list[Evidence](), UNTRACED, list[KeyBoundError]()
     for one, _ in held:
-        claim = case.claim if one.key_id == case.claim.key.id else party_claim(one, case.bits)
+        try:
+            claim = case.claim if one.key_id == case.claim.key.id else party_claim(one, case.bits)
+        except KeyBoundError as error:
+            unread.append(error)
+            continue
         tries = case.tries * len(versions)
         compared = candidates.search(
             prepared, known.registry, one, claim.key, tries=tries, among=among
@@ -174,6 +179,10 @@ def _by_audio(
         told = compared.origin if told.match == "none" else told
         for own in candidates.of_audio(compared, known):
             made.append(weigh_candidate(prepared, replace(case, claim=claim), own, options))
+    if unread and not any(conclude(prepared.found, own, case.bits).verified for own in made):
+        raise unread[0]
+    for reason in unread:
+        known.leave_out(reason)
     if made or not alone:
         return made
     return [_unrecorded(prepared, replace(case, origin=told), known, options)]
@@ -183,12 +192,17 @@ def _unrecorded(prepared: Prepared, case: Case, known: Known, options: Options) 
     """Return the evidence of a claim where no record is the recording's.
 
     A key may be used without its registry too: where the payload agrees, the usual positions are
-    searched. A record of the position where a seal is found says whether it was moved there.
+    searched. Else it may spell an identifier whose record was forgotten: those of the usual
+    positions are searched that were given and have no record, fewer where there are many parties.
+    A record of the position where a seal is found says whether it was moved there.
     """
     at: Sequence[int] = [] if options.position is None else [options.position]
     own = weigh_case(prepared, replace(case, positions=at), options)
-    if options.position is None and prepared.found.present and own.passes:
-        usual = range(keystream.USUAL)
+    if options.position is None and prepared.found.present:
+        usual: Sequence[int] = range(keystream.USUAL)
+        if not own.passes:
+            left = known.registry.unrecorded(case.claim.key.id, keystream.USUAL)
+            usual = left[: keystream.USUAL // case.tries]
         own = weigh_case(prepared, replace(case, positions=usual), options)
     if own.seal.searched == "none":  # of a registered party, records say where to look
         own = replace(own, seal=replace(own.seal, searched="record"))
