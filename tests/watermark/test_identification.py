@@ -103,6 +103,16 @@ def test_a_recording_that_is_played_faster_or_slower_is_that_of_its_record(
     assert (own.origin.match, own.origin.record, own.copied) == ("same", 1, False)
 
 
+@pytest.mark.parametrize("seconds", [0.5, 0.9, 0.99, 1.2])
+def test_less_than_a_second_is_verified_though_its_audio_is_not_found(
+    known: Registry, marker: Watermarker, host: Samples, seconds: float
+) -> None:
+    made = known.embed(host[RATE : RATE + round(seconds * RATE)], RATE, party="alice")
+    own = verified(known, made.samples, "alice", marker)
+    assert own.reaches("attributed")
+    assert not verified(known, made.samples, "bob", marker).reaches("attributed")
+
+
 def test_an_identifier_on_other_audio_is_copied(
     known: Registry, marker: Watermarker, host: Samples, voice: Samples
 ) -> None:

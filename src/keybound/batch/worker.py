@@ -32,7 +32,7 @@ from keybound.watermark.claims import Claim, Options
 from keybound.watermark.identification import Identified
 from keybound.watermark.options import EmbedOptions
 from keybound.watermark.plain import identified_as_plain
-from keybound.watermark.reservation import LEAST_S, NONCE_BYTES, Reservation
+from keybound.watermark.reservation import FOUND_S, LEAST_S, NONCE_BYTES, Reservation
 from keybound.watermark.signing import Prepared, prepare
 from keybound.watermark.verdict import GRADES, Verdict
 from keybound.watermark.watermarker import Watermarker
@@ -156,7 +156,7 @@ class Worker:
         outputs.check(output, source=task.source, replace=task.replace, parent=False)
         output.parent.mkdir(parents=True, exist_ok=True)
         signature = self._signature(task)
-        given = self._given(one, task, files.seconds_of(task.source) < LEAST_S)
+        given = self._given(one, task, files.seconds_of(task.source))
         written = files.embed(
             self.marker,
             task.source,
@@ -186,14 +186,14 @@ class Worker:
                 self._signer = asked.signer()
         return prepare(self._signer, asked.source_type, task.source, task.output)
 
-    def _given(self, one: Claimant, task: Task, short: bool) -> Reservation:
+    def _given(self, one: Claimant, task: Task, seconds: float) -> Reservation:
         """Return how a recording is marked: a second try marks the same samples.
 
-        A short one has its serial, which nothing else uses, as nonce.
+        A short one that its audio finds has its serial, which nothing else uses, as nonce.
         """
         claim, nonce = self._claim(one, task), task.nonce
-        issued = None if short else task.issued
-        if short and task.issued is not None and self.job.fingerprint:
+        issued = None if seconds < LEAST_S else task.issued
+        if FOUND_S <= seconds < LEAST_S and task.issued is not None and self.job.fingerprint:
             nonce = nonce or task.issued.serial.to_bytes(NONCE_BYTES, "big")
         options = EmbedOptions(
             claim.key,
@@ -214,7 +214,7 @@ class Worker:
         except KeyBoundError:
             return None
         seconds = _seconds(task.output, analysis.detection)
-        given = self._given(one, task, seconds < LEAST_S)
+        given = self._given(one, task, seconds)
         options = given.options
         verdict = self.marker.judge(
             analysis,

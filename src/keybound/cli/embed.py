@@ -79,7 +79,7 @@ def embed(
     from keybound import stages
     from keybound.audio.containers import count_tracks
     from keybound.watermark.options import EmbedOptions
-    from keybound.watermark.reservation import LEAST_S, Reservation, reserve
+    from keybound.watermark.reservation import FOUND_S, LEAST_S, Reservation, reserve
     from keybound.watermark.signing import prepare
     from keybound.watermark.videos import is_video
     from keybound.watermark.watermarker import Watermarker
@@ -110,6 +110,7 @@ def embed(
                 known,
                 whose,
                 short=seconds < LEAST_S,
+                found=seconds >= FOUND_S,
                 nonce=nonce,
                 position=position,
                 seal=not no_seal,

@@ -13,7 +13,7 @@ from keybound.provenance.declared import Declared
 from keybound.provenance.registry import Registry
 from keybound.watermark.claims import Claim, party_claim
 from keybound.watermark.options import EXCERPT_S, EmbedOptions
-from keybound.watermark.reservation import LEAST_S, Reservation, reserve
+from keybound.watermark.reservation import FOUND_S, LEAST_S, Reservation, reserve
 
 
 class Given(NamedTuple):
@@ -79,6 +79,7 @@ class Maker:
             known,
             whose,
             short=short or length_s < LEAST_S,
+            found=length_s >= FOUND_S,
             nonce=nonce,
             seal=self.seal,
             public=self.public,

@@ -48,8 +48,8 @@ class Prepared:
         speed = self.found.speed
         if speed == 1.0:
             return Sketch.of(self.levels)
-        levels = {c: np.asarray(one, np.float32) for c, one in self.levels.items()}
-        return Sketch.of({c: respeed(one, speed) for c, one in levels.items()})
+        levels = {c: respeed(one.astype(np.float32), speed) for c, one in self.levels.items()}
+        return Sketch.of({c: one.astype(np.float16) for c, one in levels.items()})
 
     @property
     def seconds(self) -> float:

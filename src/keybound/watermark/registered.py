@@ -28,7 +28,7 @@ from keybound.watermark.options import (
     too_short,
     why_unreadable,
 )
-from keybound.watermark.reservation import LEAST_S, Reservation, reserve
+from keybound.watermark.reservation import FOUND_S, LEAST_S, Reservation, reserve
 from keybound.watermark.stream import as_given
 from keybound.watermark.watermarker import BLOCK_S, MarkWarning, Watermarker
 
@@ -150,15 +150,17 @@ class Registry(registry.Registry):
         seconds = len(host) / sample_rate
         if seconds < SHORTEST_S:
             raise too_short(seconds)
-        stream = self.embedder(
-            sample_rate,
-            party=party,
-            channels=host.shape[1],
+        marker = self._marker
+        reserved = reserve(
+            self,
+            party_claim(self.get(party), marker.card.bits),
             short=seconds < LEAST_S,
+            found=seconds >= FOUND_S,
             public=public,
             excerpt=min(check_excerpt(excerpt), seconds),
             declared=declared,
         )
+        stream = RecordedStream(self, marker, sample_rate, reserved, host.shape[1])
         *blocks, last = arrays.blocks(host, round(BLOCK_S * sample_rate))
         parts = [*map(stream.push, blocks), stream.flush(last)]
         given = np.asarray(samples)

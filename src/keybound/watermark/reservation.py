@@ -1,7 +1,8 @@
 """Reservations: what a registry gives to one embedding, and the record that comes of it.
 
 Recordings of `LEAST_S` and more carry an identifier. Shorter ones cannot spell one: they have the
-fixed code under a random nonce, and are found by their audio.
+fixed code under a random nonce, and are found by their audio. Those under `FOUND_S` are not found
+by it: they have no nonce.
 """
 
 import secrets
@@ -23,6 +24,7 @@ from keybound.watermark.files import NO_FINGERPRINT, Written
 from keybound.watermark.options import EXCERPT_S, EmbedOptions
 
 LEAST_S = 5.0  # of a recording that carries an identifier
+FOUND_S = 1.0  # of a recording that is found by its audio
 NONCE_BYTES = 8
 ISSUER_HINT = "keybound registry issuer NUMBER sets it"
 
@@ -110,10 +112,14 @@ def reserve(
     excerpt: float = EXCERPT_S,
     declared: Declared = NOTHING,
     fingerprint: bool = True,
+    found: bool = True,
 ) -> Reservation:
-    """Reserve what one embedding needs: a position of the key, and a serial unless it is short."""
+    """Reserve what one embedding needs: a position of the key, and a serial unless it is short.
+
+    `found` is whether it is long enough to be found by its audio.
+    """
     issue = None if short else issuing(known, public=public)
-    if short and fingerprint:  # else nothing finds the record, and with it the nonce
+    if short and fingerprint and found:  # else nothing finds the record, and with it the nonce
         nonce = nonce or secrets.token_bytes(NONCE_BYTES)
     at = known.reserve(whose.key.id, position) if seal else None
     issued = None if issue is None else issue(known.draw_serial())
