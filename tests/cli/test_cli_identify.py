@@ -83,6 +83,9 @@ def test_a_public_identifier_is_read_by_anyone(run: Run, refused: Run) -> None:
     assert run("detect", "flite-rms.wav", "--json").json["claimed"] == []
     own = run("identify", "one.wav", "--json").json
     assert (own["grade"], own["issuer"], own["claimed"]) == ("sealed", 7, False)
+    sf.write("five.wav", sf.read("flite-rms.wav")[0][: 5 * RATE], RATE)
+    asked = ("embed", "five.wav", "six.wav", "--party", "alice", "--public")
+    assert "under 6 s a public identifier is hardly read" in run(*asked).err
 
 
 @pytest.mark.usefixtures("speech")

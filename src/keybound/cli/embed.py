@@ -78,6 +78,7 @@ def embed(
     from keybound import output as outputs
     from keybound import stages
     from keybound.audio.containers import count_tracks
+    from keybound.identity.frame import PUBLIC
     from keybound.watermark.options import EmbedOptions
     from keybound.watermark.reservation import FOUND_S, LEAST_S, Reservation, reserve
     from keybound.watermark.signing import prepare
@@ -141,6 +142,8 @@ def embed(
             credentials.tell(done.identifier, done.made.manifest.id)
         elif public and done.identifier is None:
             say("too short for an identifier: the recording has none")
+        elif public and done.made.seconds < PUBLIC.least_seconds:
+            say(f"under {PUBLIC.least_seconds} s a public identifier is hardly read")
         tell(done, recurs=recurs)
     for done in marked:
         show(done, output, recurs=recurs, as_json=as_json)
