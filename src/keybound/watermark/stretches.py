@@ -100,7 +100,8 @@ def explained(prepared: Prepared, one: Candidate, seal: Sealed) -> list[Place]:
             [(a / speed, b / speed) for a, b in some]
             for some in (_agreeing(prepared, one, one.match), compared)
         )
-        return _joined([*agreeing, *without(narrow, compared)])
+        further = [one for one in without(narrow, compared) if length(one) >= LEAST_S]
+        return _joined([*agreeing, *further])
     if seal.holds and seal.speed == 1.0:
         return within(read, [_lies(one, seal.start_s, 1.0)])
     return read
