@@ -1,24 +1,18 @@
-"""Measure identifiers: how often they are read, wrong ones, and the CPU of identifying.
+"""Measure identifiers: how often they are read, and the CPU of identifying.
 
     python scripts/identity.py read --speech FOLDER --speech FOLDER --trials 200
-    python scripts/identity.py wrong --speech FOLDER --trials 520 --keys 200 [--public]
     python scripts/identity.py cpu --speech FOLDER --records 1000 --records 100000
     python scripts/identity.py short --speech FOLDER --records 100000 --trials 20
 
 Recordings of one speaker are joined. `read` marks them with an identifier and a seal, attacks them
-and prints the share whose serial is read. `wrong` opens what unmarked, attacked, otherwise marked
-and spliced excerpts spell with random keys (with --public in the place of the published one, and
-with that too), and counts the serials whose check holds and those that one of ten million records
-has. `cpu` prints the seconds of CPU beside detection, by the number of
-records and parties. `short` prints how often three seconds, cut anywhere, are found by their audio
-among the records of a party and hold the rule V_A. Set KEYBOUND_LYRA for Lyra, and
-KEYBOUND_THREADS=1.
+and prints the share whose serial is read. `cpu` prints the seconds of CPU beside detection, by the
+number of records and parties. `short` prints how often three seconds, cut anywhere, are found by
+their audio among the records of a party and hold the rule V_A. Set KEYBOUND_LYRA for Lyra, and
+KEYBOUND_THREADS=1. Identifiers that are read by chance: wrong_identifiers.py.
 """
 
 import argparse
 import itertools
-import random
-import sys
 import tempfile
 import time
 import warnings
@@ -28,7 +22,6 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +31,6 @@ from keybound.attacks import attack, available
 from keybound.audio import folders
 from keybound.crypto.keys import Key
 from keybound.identity import identifier, reading
-from keybound.identity.frame import PUBLIC
 from keybound.identity.identifier import Identifier
 from keybound.identity.permutation import Permutation
 from keybound.provenance.parties import Party
@@ -51,13 +43,11 @@ from keybound.watermark.watermarker import Watermarker
 
 Clip = npt.NDArray[np.float32]
 RATE = 16_000
-RECORDS = 10**7  # of the registry in which serials of random keys are looked up
 SEARCHED = 10**5  # records of a party among which an excerpt is looked for by its audio, at most
 ATTACKS = (
     "clean", "mp3", "opus-16", "noise-20", "lowpass", "highpass", "resample", "griffin-lim",
     "lyra-6", "noise-10",
 )  # fmt: skip
-KINDS = ("unmarked", "attacked", "marked under another key", "spliced")  # of excerpts
 # Seconds of the host and of the excerpt, whether it is cut anywhere, and for which excerpt it is
 # marked.
 ROWS = {
@@ -130,94 +120,6 @@ def read(asked: argparse.Namespace) -> None:
             ]
             cells = [row, f"{len(told)}, of {min(len(many), asked.trials)} hosts", *shares]
             print(f"| {' | '.join(cells)} |", flush=True)
-
-
-def excerpt(trial: int, host: Clip, other: Clip) -> tuple[str, Clip, int]:
-    """Return what an excerpt is, its samples, and the public serial that it spells, or -1."""
-    marker, rng = Watermarker(), np.random.default_rng([21, trial])
-    kind, key = KINDS[trial % len(KINDS)], Key(rng.bytes(32))
-    names = [name for name in ATTACKS if available(name) is None]
-    name = names[trial // len(KINDS) % len(names)]
-    if kind == "unmarked":
-        return kind, host, -1
-    if kind == "attacked":
-        return kind, attacked(host, name, rng), -1
-    one = marked(marker, host, identifier.keyed(1, key), key, 1.0)
-    if kind == "marked under another key":
-        return kind, attacked(one, name, rng), -1
-    two = marked(marker, other, identifier.public(2, 7), key, 1.0)
-    return kind, np.concatenate([one, two]), 2
-
-
-class Counted:
-    """One or more keys in the place of one; counts the blocks that they open."""
-
-    def __init__(self, check_bits: int, *own: Permutation) -> None:
-        self.check, self.own, self.count = 1 << check_bits, own, 0
-
-    def decrypt(self, block: int) -> int:
-        """Return the block as decrypted by the first key whose check holds, or by the last."""
-        for key in self.own:
-            self.count += 1
-            opened = key.decrypt(block)
-            if opened % self.check == 0:
-                break
-        return opened
-
-
-def wrong_one(
-    trial: int, *, host: Clip, other: Clip, keys: int, public: bool
-) -> tuple[str, list[int], int]:
-    """Return what an excerpt is, the wrong serials that are read, and how many blocks were opened.
-
-    They are read under random keys of registries, or under the published key and random ones in
-    its place.
-    """
-    warnings.simplefilter("ignore")
-    kind, sound, spelled = excerpt(trial, host, other)
-    rng = random.Random(trial)
-    secrets = [Key(rng.randbytes(32)) for _ in range(keys)]
-    found = Watermarker().detect(sound, RATE)
-    if not public:
-        counted = [Counted(identifier.CHECK_BITS, Permutation(secret)) for secret in secrets]
-        serials = [one.serial for one in reading.read(found, counted)]
-        return kind, serials, sum(one.count for one in counted)
-    others = (Permutation(key, PUBLIC.block_bits, identifier.PUBLIC_LABEL) for key in secrets[1:])
-    many = Counted(identifier.PUBLIC_CHECK_BITS, identifier.published(), *others)
-    with mock.patch.object(identifier, "published", return_value=many):
-        serials = [one.serial for one in reading.read_public(found)]
-    return kind, [serial for serial in serials if serial != spelled], many.count
-
-
-def wrong(asked: argparse.Namespace) -> None:
-    """Print how often wrong keys, or those of public identifiers, read a serial."""
-    held = set(np.random.default_rng(22).integers(1 << 40, size=RECORDS).tolist())
-    many = hosts(asked.speech, 10)
-    count = {kind: np.zeros(5, np.int64) for kind in (*KINDS, "all")}
-    with get_context("spawn").Pool(asked.workers) as pool:
-        done = [
-            pool.apply_async(
-                partial(wrong_one, keys=asked.keys, public=asked.public),
-                (n,),
-                {"host": many[n % len(many)], "other": many[(n + 1) % len(many)]},
-            )
-            for n in range(asked.trials)
-        ]
-        for number, one in enumerate(done, start=1):
-            kind, serials, opened = one.get()
-            named = sum(serial in held for serial in serials)
-            for row in (kind, "all"):
-                count[row] += [1, asked.keys, opened, len(serials), named]
-            if number % 20 == 0:
-                print(f"{number} of {asked.trials} excerpts", file=sys.stderr, flush=True)
-    print("| excerpts | of them | keys tried | blocks opened | check holds | names a record |")
-    print("| --- " * 6 + "|")
-    for kind, row in count.items():
-        print(f"| {kind} | {' | '.join(f'{one:,}' for one in row)} |")
-    bits = identifier.PUBLIC_CHECK_BITS if asked.public else identifier.CHECK_BITS
-    expected = count["all"][2] / 2**bits
-    print(f"\nThe check alone allows {expected:.1e}, of which {RECORDS:,} records have")
-    print(f"{expected * RECORDS / 2**40:.1e} in all. Hosts: {len(many)}.")
 
 
 def parties(known: Registry, folder: Path, count: int) -> list[tuple[Party, Key]]:
@@ -304,10 +206,9 @@ def short(asked: argparse.Namespace) -> None:
 def main() -> None:
     """Run one of the measurements."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=["read", "wrong", "cpu", "short"])
+    parser.add_argument("what", choices=["read", "cpu", "short"])
     parser.add_argument("--speech", type=Path, action="append", required=True)
     parser.add_argument("--trials", type=int, default=200)
-    parser.add_argument("--keys", type=int, default=200)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--row", action="append", choices=list(ROWS))
     parser.add_argument("--public", action="store_true", help="read public identifiers")
@@ -317,7 +218,7 @@ def main() -> None:
     asked.records = asked.records or [1000, 100_000]
     asked.parties = asked.parties or [1]
     warnings.simplefilter("ignore")
-    {"read": read, "wrong": wrong, "cpu": cpu, "short": short}[asked.what](asked)
+    {"read": read, "cpu": cpu, "short": short}[asked.what](asked)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,31 @@
-"""A registry to mark and identify recordings with."""
+"""A registry to mark and identify recordings with, and two recordings."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from keybound.crypto.keys import Key
 from keybound.provenance.parties import Party
 from keybound.watermark.registered import Registry
 from keybound.watermark.watermarker import Watermarker
+
+Samples = NDArray[Any]
+RATE = 16_000
+
+
+@pytest.fixture(scope="module")
+def host(clips: dict[str, Samples]) -> Samples:
+    return np.resize(clips["flite-rms"], 10 * RATE).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def voice(clips: dict[str, Samples]) -> Samples:
+    return np.resize(clips["espeak-ng-gb"], 10 * RATE).astype(np.float32)
 
 
 @pytest.fixture

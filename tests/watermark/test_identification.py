@@ -25,16 +25,6 @@ Samples = NDArray[Any]
 RATE, ISSUER = 16_000, 7
 
 
-@pytest.fixture(scope="module")
-def host(clips: dict[str, Samples]) -> Samples:
-    return np.resize(clips["flite-rms"], 10 * RATE).astype(np.float32)
-
-
-@pytest.fixture(scope="module")
-def voice(clips: dict[str, Samples]) -> Samples:
-    return np.resize(clips["espeak-ng-gb"], 10 * RATE).astype(np.float32)
-
-
 def interrupted(samples: Samples) -> Samples:
     """Leave 30 ms out of every second: the pattern no longer lies where it was."""
     kept = int(0.97 * RATE)

@@ -17,16 +17,6 @@ Samples = NDArray[Any]
 RATE = 16_000
 
 
-@pytest.fixture(scope="module")
-def host(clips: dict[str, Samples]) -> Samples:
-    return np.resize(clips["flite-rms"], 10 * RATE).astype(np.float32)
-
-
-@pytest.fixture(scope="module")
-def voice(clips: dict[str, Samples]) -> Samples:
-    return np.resize(clips["espeak-ng-gb"], 10 * RATE).astype(np.float32)
-
-
 def test_what_is_left_is_marked_and_not_taken() -> None:
     spans = [Span(0.0, 9.5, 1.0), Span(11.0, 14.0, 1.0), Span(30.0, 33.0, 1.0), Span(50, 51, 1.0)]
     assert stretches.left(spans, []) == [(0.0, 14.0), (30.0, 33.0)]

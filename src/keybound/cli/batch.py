@@ -13,12 +13,11 @@ import click
 
 from keybound.cli import credentials
 from keybound.cli.batch_report import tell_counts, tell_failures, tell_plan
-from keybound.cli.declared import NEEDS_PARTY, declaring, no_fingerprint, public
+from keybound.cli.declared import NEEDS_PARTY, declaring, excerpt, no_fingerprint, public
 from keybound.cli.terminal import (
     Stop,
     as_json,
     counting,
-    excerpt,
     false_alarms,
     finishing,
     model,

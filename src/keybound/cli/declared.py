@@ -79,3 +79,19 @@ def check_party(
         raise click.UsageError(NEEDS_PARTY)
     if name is None and (no_fingerprint or declared != NOTHING):
         raise click.UsageError("there is a record, with what is declared, only with --party")
+
+
+def _excerpt(seconds: float) -> float:
+    from keybound.watermark.options import check_excerpt
+
+    return check_excerpt(seconds)
+
+
+excerpt = click.option(
+    "--excerpt",
+    type=float,
+    callback=lambda _context, _option, value: _excerpt(value),
+    default=3.0,
+    show_default=True,
+    help="Shortest excerpt, in seconds, that must be attributable; the longer, the quieter.",
+)

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from keybound.cli import credentials, pipes
-from keybound.cli.declared import check_party, declaring, no_fingerprint, no_seal, public
+from keybound.cli.declared import check_party, declaring, excerpt, no_fingerprint, no_seal, public
 from keybound.cli.marking import Job, mark_file, mark_video, pass_on, show, tell
 from keybound.cli.parties import claim
 from keybound.cli.terminal import (
     as_json,
-    excerpt,
     key_file,
     model,
     nonce,

@@ -8,10 +8,9 @@ from pathlib import Path
 import click
 
 from keybound.cli import listening, pipes
-from keybound.cli.declared import check_party, declaring, no_fingerprint, no_seal, public
+from keybound.cli.declared import check_party, declaring, excerpt, no_fingerprint, no_seal, public
 from keybound.cli.parties import claim
 from keybound.cli.terminal import (
-    excerpt,
     key_file,
     model,
     nonce,

@@ -113,12 +113,6 @@ def tell_rate(held: float, asked: float) -> None:
         say(f"under 3 s the rate of false alarms is {held:g}, not {asked:g}")
 
 
-def _excerpt(seconds: float) -> float:
-    from keybound.watermark.options import check_excerpt
-
-    return check_excerpt(seconds)
-
-
 def options(*made: Any) -> Callable[[F], F]:
     """Return a decorator that adds several options to a verb, listed in this order."""
 
@@ -130,14 +124,6 @@ def options(*made: Any) -> Callable[[F], F]:
     return dress
 
 
-excerpt = click.option(
-    "--excerpt",
-    type=float,
-    callback=lambda _context, _option, value: _excerpt(value),
-    default=3.0,
-    show_default=True,
-    help="Shortest excerpt, in seconds, that must be attributable; the longer, the quieter.",
-)
 speed = click.option(
     "--speed",
     type=click.FloatRange(0, 10),
