@@ -1,12 +1,14 @@
 """Teach the presence head of a run again, on features that are computed once.
 
-    python scripts/presence_head.py RUN OUT --speech FOLDER --voices FOLDER --voices FOLDER
+    python scripts/presence_head.py RUN OUT --speech FOLDER --voices FOLDER --sounds FOLDER
 
 RUN is a folder that `keybound train` wrote, of a model with `presence_spans`; OUT gets the same
 with another presence head. Clips of three seconds, marked, copied from another host or unmarked, go
 through the real attacks and the detector's trunk; then the head alone learns from what the trunk
 gave, all in about ten minutes on two cores. Each folder of voices counts as much as any other:
-synthetic voices, of which most clips stay unmarked. Set KEYBOUND_LYRA for Lyra.
+synthetic voices, of which most clips stay unmarked. Sounds are what is not speech and never marked;
+of half of the clips a short piece is repeated, since steady beats look like a steady code. Set
+KEYBOUND_LYRA for Lyra.
 """
 
 import argparse
@@ -41,10 +43,14 @@ ODDS = {  # of attacks
     "lowpass": 0.5, "highpass": 0.5, "smoothing": 0.2, "gain": 0.2,
 }  # fmt: skip
 UNMARKED, MARKED, COPIED = range(3)
-SHARES = {"speech": (0.34, 0.5, 0.16), "voices": (0.7, 0.3, 0.0)}  # unmarked, marked, copied
+SHARES = {  # unmarked, marked, copied
+    "speech": (0.34, 0.5, 0.16), "voices": (0.7, 0.3, 0.0), "sounds": (1.0, 0.0, 0.0),
+}  # fmt: skip
+SOUNDS = 0.25  # as many clips of sounds as of speech, times this
+BEATS, BEAT_S = 0.5, (0.04, 0.4)  # of sounds, that repeat a piece as long as this
 TURNED = 0.2  # of marks, whose code changes every second: nobody asks for their bits
 FULL = 0.4  # of marks, at full strength
-WEAK = (0.35, 0.7)  # strengths of the others
+WEAK = (0.45, 0.75)  # strengths of the others
 BATCH, STEPS, RATE_OF_LEARNING, DROPPED = 96, 600, 1e-3, 0.1
 MESSAGE, FRAMES, CLIPS, FULL_WEIGHT, HARD = 10.0, 2.0, 2.5, 3.0, 4.0
 PATIENCE = 0.25  # presence of an unmarked clip beyond which it costs more
@@ -87,6 +93,12 @@ def draw_clip(files: list[Path], rng: np.random.Generator) -> Clip:
     return clip
 
 
+def beaten(clip: Clip, rng: np.random.Generator) -> Clip:
+    """Repeat a short piece of a sound."""
+    piece = clip[: int(rng.uniform(*BEAT_S) * RATE)]
+    return np.resize(piece, LENGTH)
+
+
 def carrier_of(embedder: Any, host: Tensor, code: Tensor, strength: float) -> Tensor:
     """Return the carrier of a code at a strength, which the embedder may know."""
     if embedder.by_strength:
@@ -100,7 +112,10 @@ def example(number: int, *, run: Path, files: list[list[Path]], share: str, seed
     embedder, detector = networks(run)
     rng = np.random.default_rng([seed, number])
     chosen = files[int(rng.integers(len(files)))]
-    host = torch.from_numpy(draw_clip(chosen, rng))[None]
+    clip = draw_clip(chosen, rng)
+    if share == "sounds" and rng.random() < BEATS:
+        clip = beaten(clip, rng)
+    host = torch.from_numpy(clip)[None]
     kind = int(rng.choice(3, p=SHARES[share]))
     code = torch.from_numpy(
         rng.integers(0, 2, (2, detector.heads.logits.out_channels)).astype(np.float32)
@@ -203,13 +218,14 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--speech", type=Path, action="append", required=True)
     parser.add_argument("--voices", type=Path, action="append", default=[])
+    parser.add_argument("--sounds", type=Path, action="append", default=[])
     parser.add_argument(
         "--clips", type=int, default=2800, help="number of clips of speech, and of voices"
     )
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--workers", type=int, default=2)
     asked = parser.parse_args()
-    for folder in (*asked.speech, *asked.voices):
+    for folder in (*asked.speech, *asked.voices, *asked.sounds):
         if not any(folder.rglob("*.flac")):
             parser.error(f"no FLAC files under {folder}")
     if not (asked.run / "weights.safetensors").exists():
@@ -218,12 +234,13 @@ def main() -> None:
         parser.error("the model of this run has no presence_spans")
     examples: list[Example] = []
     with get_context("spawn").Pool(asked.workers) as pool_of:
-        sorts = (("speech", asked.speech), ("voices", asked.voices))
+        sorts = (("speech", asked.speech), ("voices", asked.voices), ("sounds", asked.sounds))
         for seed, (share, folders) in enumerate(sorts):
             files = [sorted(folder.rglob("*.flac")) for folder in folders]
             if files:
                 make = partial(example, run=asked.run, files=files, share=share, seed=seed)
-                examples += pool_of.map(make, range(asked.clips), chunksize=8)
+                clips = round(asked.clips * (SOUNDS if share == "sounds" else 1))
+                examples += pool_of.map(make, range(clips), chunksize=8)
     torch.manual_seed(0)
     _, detector = networks(asked.run)
     teach(detector.heads, keep(examples), asked.steps)

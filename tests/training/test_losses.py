@@ -87,7 +87,8 @@ def test_zimtohrli_of_gains_is_near_what_it_measures(speech):
     window, generator = torch.hann_window(512), torch.Generator().manual_seed(0)
     spectrum = torch.stft(speech, 512, 128, window=window, return_complex=True)
     found, real = [], []
-    for low, high, decibel in ((0, 64, 3.0), (64, 257, 1.5), (64, 257, 3.0)):  # bins, as marks do
+    bands = (0, 64, 3.0), (64, 257, 1.5), (64, 257, 3.0), (32, 64, 2.0), (128, 257, 2.0)
+    for low, high, decibel in bands:  # bins, as marks do
         gain = torch.zeros(spectrum.shape)
         shape = (len(speech), -(-(high - low) // 8), -(-spectrum.shape[2] // 3))
         steps = decibel * torch.randn(shape, generator=generator)
@@ -95,13 +96,13 @@ def test_zimtohrli_of_gains_is_near_what_it_measures(speech):
         gain[:, low:high] = tiles[:, : high - low, : spectrum.shape[2]]
         louder = spectrum * 10 ** (gain / 20)
         marked = torch.istft(louder, 512, 128, window=window, length=speech.shape[1])
-        found.append(float(hearing.Hearing()(speech, marked).zimtohrli.mean()))
+        found.append(hearing.Hearing()(speech, marked).zimtohrli.numpy())
         level = 10 ** (-25 / 20) / speech.std(-1, keepdim=True)
         wide = [soxr.resample((level * v).numpy().T, 16000, 48000).T for v in (speech, marked)]
         pairs = zip(*(v.astype(np.float32).copy(order="C") for v in wide), strict=True)
-        real.append(np.mean([judge(*pair) for pair in pairs]))
-    assert found == pytest.approx(real, abs=0.25)
-    assert np.argsort(found).tolist() == np.argsort(real).tolist()
+        real.append(np.array([judge(*pair) for pair in pairs]))
+    assert np.mean(found, 1) == pytest.approx(np.mean(real, 1), abs=0.06)
+    assert np.corrcoef(np.ravel(found), np.ravel(real))[0, 1] > 0.9  # clip by clip
 
 
 def test_gains_are_measured_in_decibels_and_levels_do_not_matter(speech):

@@ -5,6 +5,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -65,3 +66,15 @@ def test_the_head_learns_and_the_rest_stays(script, run):
     changed = {name for name, value in heads.state_dict().items() if not value.equal(before[name])}
     assert {name.partition(".")[0] for name in changed} == {"mix", "presence"}
     assert load_file(run / "weights.safetensors")  # what was read is as it was
+
+
+def test_sounds_are_never_marked_and_half_of_them_beat(script, run):
+    files = [[ROOT / "tests" / "data" / "flite-rms.flac"]]
+    examples = [script.example(n, run=run, files=files, share="sounds", seed=0) for n in range(6)]
+    assert {one.kind for one in examples} == {script.UNMARKED}
+    rng = np.random.default_rng(0)
+    clip = script.draw_clip(files[0], rng)
+    beat = script.beaten(clip, np.random.default_rng(1))
+    length = int(np.random.default_rng(1).uniform(*script.BEAT_S) * script.RATE)
+    assert len(beat) == script.LENGTH
+    assert np.array_equal(beat[: 2 * length], np.tile(clip[:length], 2))
