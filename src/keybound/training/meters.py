@@ -126,7 +126,7 @@ class Zimtohrli(nn.Module):
     PATCH = (5, 12)  # channels, frames of 8 ms
     FLOOR = 13.53  # logarithm of the power that silence has in every channel
     LEVEL = 10**-2.5  # power of a clip
-    ASTRAY, ASTRAY_FROM = 3.0, 0.01  # what loudest spots cost that differ, and by how much
+    ASTRAY, ASTRAY_FROM = 3.0, 0.006  # what loudest spots cost that differ, and by how much
     bank: Tensor
     weight: Tensor
 
