@@ -42,7 +42,6 @@ ODDS = {  # of attacks
     "echo": 2.5, "quantize": 1.5, "denoiser": 1, "griffin-lim": 1, "mel": 0.5, "resample": 0.5,
     "lowpass": 0.5, "highpass": 0.5, "smoothing": 0.2, "gain": 0.2,
 }  # fmt: skip
-VOICES_ODDS = {"lyra-6": 6, "lyra-3.2": 4, "lyra-9.2": 2}  # Lyra makes them most like marks
 UNMARKED, MARKED, COPIED = range(3)
 SHARES = {  # unmarked, marked, copied
     "speech": (0.34, 0.5, 0.16), "voices": (0.7, 0.3, 0.0), "sounds": (1.0, 0.0, 0.0),
@@ -135,9 +134,8 @@ def example(number: int, *, run: Path, files: list[list[Path]], share: str, seed
             other = torch.from_numpy(draw_clip(chosen, rng))[None]
             copy = losses.transplant_gains if rng.random() < 0.6 else losses.transplant_residual
             sound = copy(host, sound, other)
-    own = ODDS | (VOICES_ODDS if share == "voices" else {})
-    names = [name for name in own if available(name) is None]
-    odds = np.array([own[name] for name in names])
+    names = [name for name in ODDS if available(name) is None]
+    odds = np.array([ODDS[name] for name in names])
     name = str(rng.choice(names, p=odds / odds.sum()))
     hit = attack("clean" if kind == COPIED and rng.random() < 0.6 else name)
     made = hit.apply(sound[0].numpy().astype(np.float32), RATE, hit.draw(rng, None))[:LENGTH]
