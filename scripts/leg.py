@@ -106,6 +106,8 @@ def main() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["join"]:
+        if len(sys.argv) != 4:
+            sys.exit("leg.py join FOLDER RUN")
         join(Path(sys.argv[2]), Path(sys.argv[3]))
     else:
         main()

@@ -63,6 +63,9 @@ def main() -> None:
     asked = parser.parse_args()
     part, parts = map(int, asked.part.split("/"))
     lines = sentences(asked.text.read_text(encoding="utf-8"))[part - 1 :: parts]
+    for voice in asked.voice:
+        if voice.count("/") != 1 or voice.split("/")[0] not in ENGINES:
+            parser.error(f"no voice {voice}: an engine ({', '.join(ENGINES)}), /, and its voice")
     if len(lines) < SENTENCES:
         parser.error(f"only {len(lines)} sentences in this part of the text")
     with Pool(asked.workers) as pool:

@@ -9,8 +9,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from keybound.training.recipe import to_tree
-
 SCRIPT = Path(__file__).parents[2] / "scripts" / "leg.py"
 
 pytestmark = pytest.mark.skipif(not SCRIPT.exists(), reason="no scripts here")
@@ -22,14 +20,12 @@ def leg(tiny, sources, tmp_path, monkeypatch, capsys):
     spec = importlib.util.spec_from_file_location("leg", SCRIPT)
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    recipe = tmp_path / "recipe.json"
-    recipe.write_text(json.dumps(to_tree(tiny())))
     monkeypatch.setattr(script, "load", lambda _: tiny())
     paths = {"speech": sources.speech, "noise": sources.noise, "back": tmp_path / "back"}
 
     def train() -> str:
         folders = [word for name, path in paths.items() for word in (f"--{name}", str(path))]
-        line = ["leg.py", str(recipe), str(tmp_path / "run"), *folders]
+        line = ["leg.py", "tiny.toml", str(tmp_path / "run"), *folders]
         more = ["--minutes", "1", "--leg", "0.5", "--device", "cpu"]
         monkeypatch.setattr(sys, "argv", [*line, *more])
         script.main()

@@ -68,7 +68,7 @@ def test_the_head_learns_and_the_rest_stays(script, run):
     assert load_file(run / "weights.safetensors")  # what was read is as it was
 
 
-def test_sounds_are_never_marked_and_half_of_them_beat(script, run):
+def test_sounds_are_never_marked_and_beats_repeat_a_piece(script, run):
     files = [[ROOT / "tests" / "data" / "flite-rms.flac"]]
     examples = [script.example(n, run=run, files=files, share="sounds", seed=0) for n in range(6)]
     assert {one.kind for one in examples} == {script.UNMARKED}
