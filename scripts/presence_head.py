@@ -3,17 +3,16 @@
     python scripts/presence_head.py RUN OUT --speech FOLDER --voices FOLDER --sounds FOLDER
 
 RUN is a folder that `keybound train` wrote, of a model with `presence_spans`; OUT gets the same
-with another presence head. Clips of three seconds, marked, copied from another host or unmarked, go
-through the real attacks and the detector's trunk; then the head alone learns from what the trunk
-gave, all in about ten minutes on two cores. Each folder of voices counts as much as any other:
-synthetic voices, of which most clips stay unmarked. Sounds are what is not speech and never marked;
-of half of the clips a short piece is repeated, since steady beats look like a steady code. Set
-KEYBOUND_LYRA for Lyra.
+with another presence head, which judges the mean of the logits over `--span` frames. Clips of three
+seconds, marked, marked in part, copied from another host or unmarked, go through the real attacks
+and the detector's trunk; then the head alone learns from what the trunk gave, all in a quarter of
+an hour on two cores. Each folder of voices counts as much as any other: synthetic voices, of which
+most clips stay unmarked. Sounds are what is not speech and never marked; of half of the clips a
+short piece is repeated, since steady beats look like a steady code. Set KEYBOUND_LYRA for Lyra.
 """
 
 import argparse
 import json
-import shutil
 from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -36,11 +35,13 @@ from keybound.training.spectra import HOP, RATE, SECOND
 
 SECONDS = 3
 LENGTH = SECONDS * RATE
-ODDS = {  # of attacks
-    "clean": 1, "noise-10": 4, "noise-20": 2, "lyra-6": 3, "lyra-3.2": 2.5, "lyra-9.2": 1, "mp3": 1,
-    "opus-12": 1, "opus-16": 0.2, "opus@9": 1, "lyra-6+noise-20": 1, "lyra-6+denoiser": 0.5,
-    "echo": 2.5, "quantize": 1.5, "denoiser": 1, "griffin-lim": 1, "mel": 0.5, "resample": 0.5,
-    "lowpass": 0.5, "highpass": 0.5, "smoothing": 0.2, "gain": 0.2,
+ODDS = {  # of attacks on what is marked, and on what is not
+    "clean": (1, 1), "noise-10": (2, 7), "noise-20": (1.5, 2.5), "lyra-6": (3, 3),
+    "lyra-3.2": (3.5, 1.5), "lyra-9.2": (0.7, 0.5), "mp3": (0.7, 0.7), "opus-12": (1.5, 0.7),
+    "opus-16": (0.2, 0.2), "opus@9": (3.5, 1.5), "lyra-6+noise-20": (1.5, 1),
+    "lyra-6+denoiser": (0.7, 0.5), "echo": (1, 2.5), "quantize": (1.5, 1.5),
+    "denoiser": (0.7, 0.7), "griffin-lim": (0.7, 0.7), "mel": (0.7, 0.5), "resample": (0.3, 0.3),
+    "lowpass": (0.4, 0.4), "highpass": (0.4, 0.4), "smoothing": (0.2, 0.2), "gain": (0.1, 0.1),
 }  # fmt: skip
 UNMARKED, MARKED, COPIED = range(3)
 SHARES = {  # unmarked, marked, copied
@@ -48,10 +49,12 @@ SHARES = {  # unmarked, marked, copied
 }  # fmt: skip
 SOUNDS = 0.25  # as many clips of sounds as of speech, times this
 BEATS, BEAT_S = 0.5, (0.04, 0.4)  # of sounds, that repeat a piece as long as this
-TURNED = 0.2  # of marks, whose code changes every second: nobody asks for their bits
-FULL = 0.4  # of marks, at full strength
-WEAK = (0.45, 0.75)  # strengths of the others
-BATCH, STEPS, RATE_OF_LEARNING, DROPPED = 96, 600, 1e-3, 0.1
+PARTIAL, LEAST_PART = 0.3, 30  # of marks, that begin and end in the clip; their fewest frames
+TURNED = 0.2  # of the others, whose code changes every second: nobody asks for their bits
+FULL = 0.3  # of marks, at full strength
+WEAK = (0.5, 0.8)  # strengths of the others
+SPAN = 149  # frames: three seconds
+BATCH, STEPS, RATE_OF_LEARNING, DROPPED = 96, 3000, 1e-3, 0.1
 MESSAGE, FRAMES, CLIPS, FULL_WEIGHT, HARD = 10.0, 2.0, 2.5, 3.0, 4.0
 PATIENCE = 0.25  # presence of an unmarked clip beyond which it costs more
 
@@ -66,6 +69,7 @@ class Example(NamedTuple):
     strength: float
     spells: bool  # its code, throughout
     code: npt.NDArray[np.float32]
+    where: npt.NDArray[np.float32]  # (frames,) 1 where it is marked
 
 
 @cache
@@ -122,9 +126,13 @@ def example(number: int, *, run: Path, files: list[list[Path]], share: str, seed
     )
     strength = 1.0 if rng.random() < FULL else float(rng.uniform(*WEAK))
     sound, spells = host, True
+    where = np.full(LENGTH // HOP, float(kind == MARKED), np.float32)
     if kind != UNMARKED:
         carrier = carrier_of(embedder, host, code[:1], strength)
-        if kind == MARKED and rng.random() < TURNED:
+        if kind == MARKED and rng.random() < PARTIAL:
+            where = part_of(len(where), rng)
+            carrier = carrier * torch.from_numpy(where.repeat(HOP))
+        elif kind == MARKED and rng.random() < TURNED:
             spells = False
             chance = torch.Generator().manual_seed(number)
             frames = turns(1, LENGTH // HOP, 1.0, chance)
@@ -135,13 +143,21 @@ def example(number: int, *, run: Path, files: list[list[Path]], share: str, seed
             copy = losses.transplant_gains if rng.random() < 0.6 else losses.transplant_residual
             sound = copy(host, sound, other)
     names = [name for name in ODDS if available(name) is None]
-    odds = np.array([ODDS[name] for name in names])
+    odds = np.array([ODDS[name][kind != MARKED] for name in names])
     name = str(rng.choice(names, p=odds / odds.sum()))
     hit = attack("clean" if kind == COPIED and rng.random() < 0.6 else name)
     made = hit.apply(sound[0].numpy().astype(np.float32), RATE, hit.draw(rng, None))[:LENGTH]
     heard = torch.from_numpy(np.pad(made, (0, LENGTH - len(made))).astype(np.float32))
     features = detector.trunk(heard[None])[0].numpy().astype(np.float16)
-    return Example(features, kind, strength, spells, code[0].numpy())
+    return Example(features, kind, strength, spells, code[0].numpy(), where)
+
+
+def part_of(frames: int, rng: np.random.Generator) -> npt.NDArray[np.float32]:
+    """Return 1 for the frames of a stretch of a clip, 0 for the others."""
+    where = np.zeros(frames, np.float32)
+    first = int(rng.integers(0, frames - LEAST_PART - 20))
+    where[first : int(rng.integers(first + LEAST_PART, frames + 1))] = 1
+    return where
 
 
 class Kept(NamedTuple):
@@ -152,6 +168,7 @@ class Kept(NamedTuple):
     strength: Tensor
     spells: Tensor
     code: Tensor
+    where: Tensor
 
 
 def keep(examples: list[Example]) -> Kept:
@@ -162,6 +179,7 @@ def keep(examples: list[Example]) -> Kept:
         torch.tensor([one.strength for one in examples]),
         torch.tensor([float(one.kind == MARKED and one.spells) for one in examples]),
         torch.from_numpy(np.stack([one.code for one in examples])),
+        torch.from_numpy(np.stack([one.where for one in examples])),
     )
 
 
@@ -177,6 +195,7 @@ def teach(heads: nn.Module, kept: Kept, steps: int) -> None:
         batch = Kept(*(value[chosen] for value in kept))
         start = int(torch.randint((SECONDS - 1) * SECOND + 1, (1,)))
         part = slice(start, start + SECOND) if step % 2 else slice(None)
+        batch = batch._replace(where=batch.where[:, part])
         cost = price(heads, batch, batch.features[..., part].float(), single=bool(step % 2))
         optimiser.zero_grad()
         cost.backward()  # type: ignore[no-untyped-call]
@@ -200,15 +219,28 @@ def price(heads: nn.Module, batch: Kept, features: Tensor, *, single: bool) -> T
     whole = chance.mean(1).clamp(1e-4, 1 - 1e-4)
     missed = torch.where(full, -seconds.log().mean(1), -whole.log())
     alarm = -(1 - seconds).log().mean(1) + (0 if single else HARD) * F.relu(whole - PATIENCE)
-    clips = torch.where(batch.marked > 0, weight * missed, alarm).mean()
-    target = batch.marked[:, None].expand_as(presence)
-    frames = F.binary_cross_entropy_with_logits(presence, target, reduction="none").mean(1)
-    spelt = batch.spells * (full if single else 1)
+    entire = (batch.where.mean(1) == 1).float()  # of marks in part, frames alone are judged
+    clips = torch.where(batch.marked > 0, entire * weight * missed, alarm).mean()
+    frames = F.binary_cross_entropy_with_logits(presence, batch.where, reduction="none").mean(1)
+    spelt = batch.spells * entire * (full if single else 1)
     read = torch.stack([pool(presence[:, part], logits[..., part]) for part in parts]).mean(0)
     read = torch.where(full[:, None], read, pool(presence, logits))
     bits = F.binary_cross_entropy_with_logits(read, batch.code, reduction="none").mean(1)
     message = (bits * spelt).sum() / spelt.sum().clamp(min=1)
     return MESSAGE * message + FRAMES * (frames * weight).mean() + CLIPS * clips
+
+
+def with_span(heads: nets.Heads, span: int) -> nets.Heads:
+    """Return heads that judge a span of their own, of which they know nothing yet."""
+    width, bits, usual = heads.logits.in_channels, heads.logits.out_channels, heads.spans[0]
+    made = nets.Heads(width, bits, (span,))
+    old = heads.state_dict()
+    known = width + bits  # columns: features, and the usual span, which comes first
+    mix = torch.zeros_like(made.mix.weight)
+    mix[:, :known] = old["mix.weight"][:, :known]
+    made.load_state_dict(old | {"mix.weight": mix})
+    assert made.spans[0] == usual
+    return made
 
 
 def main() -> None:
@@ -220,8 +252,9 @@ def main() -> None:
     parser.add_argument("--voices", type=Path, action="append", default=[])
     parser.add_argument("--sounds", type=Path, action="append", default=[])
     parser.add_argument(
-        "--clips", type=int, default=2800, help="number of clips of speech, and of voices"
+        "--clips", type=int, default=6800, help="number of clips of speech, and of voices"
     )
+    parser.add_argument("--span", type=int, default=SPAN, help="frames presence is judged over")
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--workers", type=int, default=2)
     asked = parser.parse_args()
@@ -242,12 +275,16 @@ def main() -> None:
                 clips = round(asked.clips * (SOUNDS if share == "sounds" else 1))
                 examples += pool_of.map(make, range(clips), chunksize=8)
     torch.manual_seed(0)
-    _, detector = networks(asked.run)
-    teach(detector.heads, keep(examples), asked.steps)
+    heads = networks(asked.run)[1].heads
+    if heads.spans[1:] != (asked.span,):
+        heads = with_span(heads, asked.span)
+    teach(heads, keep(examples), asked.steps)
     asked.out.mkdir(parents=True, exist_ok=True)
-    shutil.copy(asked.run / "state.json", asked.out)
+    state = json.loads((asked.run / "state.json").read_text())
+    state["recipe"]["model"]["presence_spans"] = [asked.span]
+    (asked.out / "state.json").write_text(json.dumps(state))
     weights = load_file(asked.run / "weights.safetensors")
-    own = {f"detector.heads.{k}": v for k, v in detector.heads.state_dict().items()}
+    own = {f"detector.heads.{k}": v for k, v in heads.state_dict().items()}
     weights |= {name: value.contiguous() for name, value in own.items()}
     save_file(weights, asked.out / "weights.safetensors")
 

@@ -50,7 +50,7 @@ def test_the_head_learns_and_the_rest_stays(script, run):
     files = [[ROOT / "tests" / "data" / "flite-rms.flac"]]
     sorts = ("speech", "voices")
     examples = [
-        script.example(n, run=run, files=files, share=sorts[n % 2], seed=0) for n in range(8)
+        script.example(n, run=run, files=files, share=sorts[n % 2], seed=0) for n in range(16)
     ]
     assert {one.kind for one in examples} > {script.UNMARKED}
     assert all(one.features.shape == (16, 150) for one in examples)
@@ -59,13 +59,35 @@ def test_the_head_learns_and_the_rest_stays(script, run):
     kept = script.keep(examples)
     with torch.no_grad():
         first = script.price(heads, kept, kept.features.float(), single=False)
-    script.teach(heads, kept, 30)
+    script.teach(heads, kept, 150)
     with torch.no_grad():
         last = script.price(heads, kept, kept.features.float(), single=False)
     assert last < 0.96 * first
     changed = {name for name, value in heads.state_dict().items() if not value.equal(before[name])}
     assert {name.partition(".")[0] for name in changed} == {"mix", "presence"}
     assert load_file(run / "weights.safetensors")  # what was read is as it was
+
+
+def test_a_longer_span_starts_from_the_same_answer_without_the_old_one(script, run):
+    heads = script.networks(run)[1].heads
+    longer = script.with_span(heads, 149)
+    assert longer.spans == (heads.spans[0], 149)
+    with torch.no_grad():
+        heads.mix.weight[:, -heads.logits.out_channels :] = 0  # what the old span adds
+        features = torch.randn(1, 16, 150)
+        for old, new in zip(heads(features), longer(features), strict=True):
+            torch.testing.assert_close(new, old)
+
+
+def test_marks_in_part_are_frames_to_find_and_nothing_else(script, run):
+    where = script.part_of(150, np.random.default_rng(3))
+    assert 30 <= where.sum() < 150
+    assert np.count_nonzero(np.diff(where)) in (1, 2)
+    files = [[ROOT / "tests" / "data" / "flite-rms.flac"]]
+    made = [script.example(n, run=run, files=files, share="speech", seed=0) for n in range(24)]
+    marked = [one for one in made if one.kind == script.MARKED]
+    assert {0 < one.where.mean() < 1 for one in marked} == {True, False}
+    assert not any(one.where.any() for one in made if one.kind != script.MARKED)
 
 
 def test_sounds_are_never_marked_and_beats_repeat_a_piece(script, run):
