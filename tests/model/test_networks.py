@@ -113,7 +113,7 @@ def test_the_embedder_looks_200_ms_ahead_at_most(
 
 @few
 @given(st.integers(0, 59_000), st.sampled_from([-0.4, 0.3]))
-def test_the_detector_looks_less_than_a_second_to_either_side(
+def test_the_detector_looks_less_than_two_seconds_to_either_side(
     nets: Networks, speech: Floats, place: int, step: float
 ) -> None:
     other = speech.copy()
@@ -124,7 +124,7 @@ def test_the_detector_looks_less_than_a_second_to_either_side(
     moved = np.flatnonzero(difference > 1e-5)
     assert moved.size
     middles = (moved + 0.5) * nets.card.hop
-    assert np.abs(middles - place).max() <= 0.9 * nets.card.rate
+    assert np.abs(middles - place).max() <= 1.9 * nets.card.rate
     left, right = nets.card.detect_context
     assert place // nets.card.hop - right <= moved.min()
     assert moved.max() <= place // nets.card.hop + left

@@ -62,7 +62,7 @@ def test_the_head_learns_and_the_rest_stays(script, run):
     script.teach(heads, kept, 150)
     with torch.no_grad():
         last = script.price(heads, kept, kept.features.float(), single=False)
-    assert last < 0.96 * first
+    assert last < first - 0.3  # of 12.4, of which the bits, that are of chance here, are 7
     changed = {name for name, value in heads.state_dict().items() if not value.equal(before[name])}
     assert {name.partition(".")[0] for name in changed} == {"mix", "presence"}
     assert load_file(run / "weights.safetensors")  # what was read is as it was

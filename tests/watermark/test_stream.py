@@ -68,7 +68,7 @@ def test_a_stream_is_heard_as_the_whole_is(
     heard = recordings.resample(clip[: data.draw(st.integers(1_700, 24_000))], RATE, rate)
     whole = marker.detect(heard, rate)
     stream = marker.detector(rate)
-    assert stream.latency_s <= 0.9
+    assert stream.latency_s <= 1.9
     parts, taken = [], 0
     for block in cut(data, heard):
         parts.append(stream.push(block))

@@ -20,7 +20,8 @@ Stretch = tuple[int, int]  # first frame, and the one after the last
 FALSE_ALARMS = 0.001  # share of unmarked recordings that are found marked, unless asked otherwise
 MOST_FALSE_ALARMS, LEAST_FALSE_ALARMS = 1e-2, 1e-6  # that can be asked for
 # Shorter recordings may hold too little evidence, so their mean presence is judged too, which is
-# calibrated for the most false alarms alone.
+# calibrated for the most false alarms alone. It is also the length of the files of unmarked speech
+# that evidence is calibrated on.
 SHORT_S = 3.0
 ABSENT = -5.0  # presence logit of silence
 REACH_S = 0.25  # beyond a span, whose frames also say a little about its bits
@@ -71,7 +72,9 @@ def weigh(
     score = float(chance.mean())
     short = end_s < SHORT_S - frame_s
     held = MOST_FALSE_ALARMS if short else false_alarms
-    least_s = tail.threshold(tries * end_s, held)
+    # Of a short recording the ends are most. Evidence alone counts there from where it does in 3 s.
+    rate = FALSE_ALARMS if short else held
+    least_s = tail.threshold(tries * max(end_s, SHORT_S), rate)
     evidence_s, found = stretches(chance, frame_s, least_s)
     if not found and short and score >= threshold:
         found = [(0, len(chance))]

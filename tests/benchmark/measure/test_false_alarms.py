@@ -13,6 +13,7 @@ from keybound.benchmark.measure.methods import keybound
 from keybound.benchmark.measure.plan import Plan
 from keybound.benchmark.measure.run import collect
 from keybound.errors import ModelError
+from keybound.model.detection import SHORT_S
 from keybound.model.networks import CAUTIOUS, CAUTIOUS_EXCESS, SHIPPED, read_card
 from keybound.model.tail import fit, fit_excess
 
@@ -36,7 +37,10 @@ def test_the_card_gets_what_was_measured(tmp_path: Path) -> None:
     assert clean.seconds > 5
     plan = Plan(partial(keybound, tmp_path), (DATA,), ("false-alarms",), ("clean",), files_s=(1, 5))
     (row,) = collect(plan, workers=1)
-    assert (row["alarms"], row["files"]) == ([0, 0], [int(clean.seconds), 1])
+    assert (row["alarms"], row["files"][1]) == ([0, 0], 1)
+    assert (
+        clean.seconds <= row["files"][0] < clean.seconds + SHORT_S
+    )  # the rest fills no file there
     assert false_alarms.table([row]).splitlines()[1].split() == ["clean", "5", "s", "0", "of", "1"]
     assert fit(negatives) == fitted
     assert read_card(tmp_path).excess == fit_excess(negatives)

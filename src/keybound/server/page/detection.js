@@ -40,7 +40,8 @@ function weigh({ channel, presence, logits }, frame_s, end_s, tries, facts) {
   const threshold = facts.threshold + facts.excess * Math.log(tries);
   const short = end_s < facts.short_s - frame_s;
   const held = short ? facts.most_false_alarms : facts.false_alarms;
-  const least_s = tailThreshold(facts.tail, tries * end_s, held);
+  const rate = short ? facts.false_alarms : held;
+  const least_s = tailThreshold(facts.tail, tries * Math.max(end_s, facts.short_s), rate);
   const { most, found } = stretches(chance, frame_s, least_s);
   if (!found.length && short && score >= threshold) found.push([0, chance.length]);
   const parts = found.flatMap((stretch) => split(chance, stretch, frame_s, facts));
