@@ -15,7 +15,7 @@ import numpy.typing as npt
 from keybound.model.detection import FALSE_ALARMS, SHORT_S, Tail
 
 HIGHEST = 150  # peaks of all attacks together are the tail
-FEWEST = 10  # peaks in it from which an attack has a scale of its own
+FEWEST = 30  # peaks in it from which an attack has a scale of its own; fewer tell little of it
 HIGH_SECONDS = 0.05  # of an attack's, those with the highest presence, have the excess
 LEAST_EXCESS = 0.05
 CAUTION = 1.645  # standard errors added to a scale: nineteen times in twenty it is no larger
