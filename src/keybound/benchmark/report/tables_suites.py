@@ -41,7 +41,7 @@ def suite_table(
         found += [titled(method)] if len(methods) > 1 and not (named or headed) else []
         for part in d.rows:
             if part.study == study:
-                whose = f"{titled(method)}: " if len(methods) > 1 else ""
+                whose = f"{titled(method)}: " if len(methods) > 1 or method != "keybound" else ""
                 found += part_lines(e, d, part, method, whose)
     filled = {"thresholds": thresholds(e, methods), **(words or {})}
     return lines_table(e, d, found, filled, each)
