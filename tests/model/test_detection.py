@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from keybound.model.detection import (
+    FALSE_ALARMS,
     MOST_MARKS,
+    SHORT_S,
     Stretch,
     Tail,
     gather,
@@ -137,6 +139,18 @@ def test_a_short_recording_is_marked_if_its_mean_says_so() -> None:
     vague = detect(np.full(50, 0.35))  # no frame is more likely marked than not
     assert vague.present
     assert (vague.spans[0].start_s, vague.spans[0].end_s) == (0.0, 1.0)
+
+
+def test_evidence_of_a_short_recording_counts_from_where_it_does_in_three_seconds() -> None:
+    tail = Tail(above_s=0.1, rate_hz=0.01, scale_s=0.1)
+    least_s = tail.threshold(SHORT_S, FALSE_ALARMS)
+    for share_s, marked in ((least_s - 0.1, False), (least_s + 0.1, True)):
+        presence = np.full(50, -20.0, np.float32)
+        presence[: round(share_s / FRAME_S)] = 20.0
+        found = weigh(presence, np.zeros((50, 16)), FRAME_S, 1.0, 1.1, tail, 1e-2)
+        assert found.present is marked
+        assert found.evidence_threshold_s == pytest.approx(least_s)
+        assert (found.evidence_s > tail.threshold(1.0), found.false_alarms) == (True, 1e-2)
 
 
 def test_a_sentence_in_an_hour_is_found_where_it_is() -> None:
