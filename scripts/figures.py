@@ -209,7 +209,7 @@ def speed(tables: dict[str, Table]) -> str:
     """Return how fast files are marked and searched, beside AudioSeal."""
     table = tables["Speed"]
     columns = ("embed: ×", "embed: of AudioSeal", "detect: ×", "detect: of AudioSeal")
-    shown = ("KeyBound", "KeyBound, files", "AudioSeal")
+    shown = ("KeyBound", "KeyBound, files", "AudioSeal", "Perth")
     made = ([name, *(figure(row_of(table, name)[c]) for c in columns)] for name in shown)
     return markdown(
         ["method", "embed: × real time", "of AudioSeal", "detect: × real time", "of AudioSeal"],
@@ -258,8 +258,8 @@ KeyBound, the same weights: share of recordings with `p < 1e-6`, 256 positions s
 
 ### Speed
 
-Clips of ten seconds on two cores; `KeyBound, files` reads and writes files too. In an earlier run
-Perth had 7.6 and 3.3 times the speed of AudioSeal.
+Clips of ten seconds on two cores, all in one run; `KeyBound, files` reads and writes files too.
+[Other runs](docs/recordings.md#length) differ by a fifth and more.
 
 {speed(tables)}
 

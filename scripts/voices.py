@@ -3,7 +3,7 @@
     apt install flite espeak-ng festival festvox-...
     python scripts/voices.py TEXT FOLDER --minutes 13 --voice flite/slt --voice espeak-ng/fr
 
-Such voices teach the presence head (`scripts/presence_head.py --voices`), fit the evidence
+Such voices teach the presence head (`scripts/detector_end.py --voices`), fit the evidence
 (`keybound bench calibrate --others`) and count false alarms (`keybound bench false-alarms`). Each
 gets a folder of its own, recordings of seven sentences as FLAC at 16 kHz. `--part K/N` takes the
 K-th of N parts of the sentences, so that what is measured was not taught.

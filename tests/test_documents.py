@@ -79,7 +79,7 @@ def test_the_specification_says_how_far_a_tile_of_the_seal_moves() -> None:
     spec = (DOCS / "spec.md").read_text()
     said = [float(one) for pair in re.findall(STRENGTHS, spec) for one in pair if one]
     most_db = float(pattern.STRENGTH.max()) * (1 + pattern.TILT)
-    assert said == [math.ceil(2 * most_db) / 2] * 2  # in whole halves of a decibel
+    assert said == [math.ceil(10 * most_db) / 10] * 2
 
 
 def test_the_specification_has_the_tables_of_the_registry() -> None:

@@ -8,7 +8,7 @@ import pytest
 from keybound.attacks import ATTACKS, available, codecs, ffmpeg
 from keybound.errors import AttackError
 
-NAMES = ("aac", "g722", "speex-wb2", "gsm", "codec2-3200")
+NAMES = ("aac", "g722", "speex-wb2", "gsm", "g723", "ra-144", "codec2-3200")
 CODED = [name for name in NAMES if available(name) is None]
 ABSENT = {name: available(name) for name in NAMES if name not in CODED}
 
@@ -93,6 +93,13 @@ def test_speex_has_its_bitrate_and_no_delay(lag, hiss, streams):
 def test_gsm_has_its_bitrate_and_no_delay(lag, speech, streams):
     assert {lag(host, ffmpeg.gsm(host, 16000)) for host in speech} <= {-2, -1, 0, 1, 2}
     assert streams[0] == (8000, pytest.approx(13.2, rel=0.02))  # 33 bytes every 20 ms
+
+
+@pytest.mark.parametrize(("code", "kbps"), [(ffmpeg.g723, 6.4), (ffmpeg.ra144, 14.0)])
+def test_celp_codecs_have_their_bitrate_and_no_delay(lag, speech, streams, code, kbps):
+    """24 bytes every 30 ms; 20 bytes every 20 ms, and Matroska's headers of each."""
+    assert {lag(host, code(host, 16000)) for host in speech} <= {-2, -1, 0, 1, 2}
+    assert streams[0] == (8000, pytest.approx(kbps, rel=0.1))
 
 
 def test_codec2_has_its_bitrate_and_its_envelope_no_delay(lag, speech, streams):

@@ -128,10 +128,10 @@ def test_other_weights_are_another_method_and_studies_bear_no_seal():
     of_study, of_folder = (peers.chosen(m, str(SHIPPED))() for m in ("bits/8", "keybound"))
     assert (of_study.name, of_study.version) == (
         "bits/8",
-        of_folder.version.removesuffix("+seal-2"),
+        of_folder.version.removesuffix("+seal-3"),
     )
     assert of_folder.name == f"keybound/{SHIPPED.name}"
-    assert of_folder.version.endswith("+seal-2")
+    assert of_folder.version.endswith("+seal-3")
     for name, model in (("perth", str(SHIPPED)), ("bits/8", None)):
         with pytest.raises(KeyBoundError):
             peers.chosen(name, model)

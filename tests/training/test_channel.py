@@ -11,6 +11,7 @@ from keybound.training import channel, hearing, losses, neural, resynthesis, twi
 from keybound.training.data import Stream, read_folder
 from keybound.training.nets import Remover
 from keybound.training.recipe import KINDS
+from keybound.training.spectra import mel_bank
 
 CPU = torch.device("cpu")
 
@@ -219,3 +220,26 @@ def test_gain_transplants_pass_gradients_and_take_silence(speech):
 def test_fourier_resampling_there_and_back(speech):
     assert neural.resample(speech, 3, 2).shape == (4, 24000)
     assert torch.allclose(neural.resample(neural.resample(speech, 3, 2), 2, 3), speech, atol=1e-5)
+
+
+def test_celp_keeps_about_as_much_of_small_gains_as_real_codecs_of_telephones(tools, speech):
+    """G.723.1 keeps .57 of a mark of 1.15 dB, RealAudio 14.4 .58 (validation speech)."""
+    generator = torch.Generator().manual_seed(0)
+    bank = mel_bank(40, 513)[:28]  # what both keep: below 3.3 kHz
+    gains = 0.13 * torch.randn(len(speech), 40, 51, generator=generator).sign()  # nepers, 20 ms
+
+    def bands(y: torch.Tensor) -> torch.Tensor:
+        Y = torch.stft(y, 1024, 320, window=torch.hann_window(1024), return_complex=True)
+        return torch.log(bank @ Y.abs().square() + 1e-6)
+
+    Y = resynthesis.spectrum(speech, 1024)
+    field = mel_bank(40, 513).T @ gains / (mel_bank(40, 513).sum(0)[:, None] + 1e-9)
+    field = torch.nn.functional.interpolate(field, Y.shape[-1], mode="nearest")
+    marked = resynthesis.waveform(Y * field.exp(), 1024, speech.shape[-1])
+    before = bands(marked) - bands(speech)
+    loud = bands(speech) > bands(speech).amax() - 8
+    kept = []
+    for seed in range(6):
+        after = bands(hit("celp", marked, tools, seed)) - bands(hit("celp", speech, tools, seed))
+        kept.append((before * after)[loud].sum() / before[loud].square().sum())
+    assert 0.3 < float(torch.stack(kept).mean()) < 0.8

@@ -12,6 +12,7 @@ from keybound.training import hearing, twins
 from keybound.training.data import (
     Hosts,
     Stream,
+    cropped,
     read_folder,
     sealed,
     splice,
@@ -42,6 +43,17 @@ def test_splice_targets_say_where_the_audio_is_marked():
     assert torch.equal(whole[0], marked)
     assert whole[1].all()
     assert whole[2].all()
+
+
+def test_some_clips_are_heard_in_part():
+    kept = cropped(400, 150, 0.5, torch.Generator().manual_seed(0))
+    frames = kept.sum(-1)
+    assert 0.4 < (frames < 150).float().mean() < 0.6
+    assert 24 <= frames.min() <= 30  # half a second to two, in one piece
+    assert 90 <= frames[frames < 150].max() <= 101
+    assert (kept.diff(dim=-1) != 0).sum(-1).max() == 2
+    assert cropped(8, 50, 1.0, torch.Generator().manual_seed(0)).sum(-1).max() <= 50
+    assert cropped(8, 150, 0.0, torch.Generator().manual_seed(0)).all()
 
 
 def test_spliced_clips_go_on_with_their_own_or_another_host():

@@ -44,6 +44,26 @@ def test_a_batch_can_be_learned(tiny, sources):
     loop.pool.shutdown()
 
 
+def test_full_marks_are_heard_in_part_and_weak_ones_whole(tiny, sources, monkeypatch):
+    data = {"cropped": 1.0, "full": 0.5, "strengths": (0.5, 0.8), "segment_frames": 50}
+    recipe = tiny(batch=4, data=data)
+    loop = step.prepare(recipe, checkpoint.fresh(recipe, CPU), sources, CPU)
+    heard = []
+    detect = loop.detect
+    loop.detect = lambda y: heard.append(y.detach()) or detect(y)
+    drawn = []
+    kept = step.draw
+    monkeypatch.setattr(step, "draw", lambda *asked: drawn.append(kept(*asked)) or drawn[-1])
+    terms = step.train_step(loop, 0, 0.0, None)
+    loop.pool.shutdown()
+    assert all(torch.isfinite(terms[name]) for name in ("message", "presence", "clip_presence"))
+    full = drawn[0].strength == 1
+    assert 0 < full.sum() < len(full)
+    for clip, whole, frames in zip(heard[0], ~full, drawn[0].kept, strict=False):
+        silent = (clip.reshape(-1, 320) == 0).all(-1)
+        assert torch.equal(silent, frames == 0) if not whole else not silent.any()
+
+
 def test_a_forged_host_is_never_its_own(tiny, sources, monkeypatch):
     seen = []
     kept = losses.transplant_residual, losses.transplant_gains
@@ -86,7 +106,8 @@ def test_a_recipe_meets_the_codecs_it_names(tiny, sources, monkeypatch):
     made = {"lyra-3.2": torch.nn.Tanh(), "lyra-6": torch.nn.Tanh(), "lyra-9.2": torch.nn.Tanh()}
     monkeypatch.setattr(step.neural, "load_lyra", lambda *_: made)
     there = replace(sources, lyra=sources.noise)
-    for names, found in (((), 3), (("lyra-6",), 1), (("lyra-6", "lyra-9.2"), 2)):
+    one, two = ("lyra-6",), ("lyra-6", "lyra-9.2")
+    for names, found in (((), 3), (one, 1), (two, 2), (2 * one, 2)):
         recipe = tiny(channel={"neural_codecs": list(names)})
         loop = step.prepare(recipe, checkpoint.fresh(recipe, CPU), there, CPU)
         assert len(loop.tools.neural) == found

@@ -23,7 +23,7 @@ def arranged(name: str, marked: Samples, voice: Samples) -> Samples:
         "late": [marked, late(marked, 0.005)],
         "almost flipped": [marked, -0.95 * marked],
         "silent": [marked, 0 * marked],
-        "beside a louder voice": [marked, 4 * voice],
+        "beside a louder voice": [marked, 8 * voice],
         "beside loud noise": [noise, marked],
         "one of six": [voice, -voice, late(voice, 0.01), marked, 0.2 * noise, -0.1 * noise],
         "six": [marked, -marked, late(marked, 0.003), 0.5 * marked, 0 * marked, -0.9 * marked],

@@ -15,7 +15,7 @@ from keybound.audio import recordings
 from keybound.audio.metadata import Metadata
 from keybound.crypto.keys import Key
 from keybound.errors import AudioError
-from keybound.seal import pattern, tiles
+from keybound.seal import odds, tiles
 from keybound.watermark import files
 from keybound.watermark.options import EmbedOptions
 from keybound.watermark.watermarker import Watermarker
@@ -110,7 +110,7 @@ def test_memory_hardly_grows_with_length(
     marker: Watermarker, tmp_path: Path, speech: Samples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tiles, "PART", 500)
-    monkeypatch.setattr(pattern, "CONTRAST_STEPS", 500)
+    monkeypatch.setattr(odds, "PART_STEPS", 500)
     peaks = []
     for repeats in (1, 4):
         sf.write(tmp_path / "a.wav", np.tile(speech, repeats), 16_000)

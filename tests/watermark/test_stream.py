@@ -159,8 +159,8 @@ def test_a_pasted_sentence_is_found_at_its_edges(
     parts = [np.roll(clip, before)[:before], sentence, np.roll(clip, -after)[:after]]
     found = marker.detect(np.concatenate(parts), RATE)
     (span,) = found.spans
-    # Half a second of unmarked speech at an end may be taken for a part of the sentence: presence
-    # is judged over a second.
-    assert span.start_s == pytest.approx(before / RATE, abs=0.6)
-    assert span.end_s == pytest.approx((before + len(sentence)) / RATE, abs=0.6)
+    # Three quarters of a second of unmarked speech at an end may be taken for a part of the
+    # sentence, since run 14b; half a second with the detector before it.
+    assert span.start_s == pytest.approx(before / RATE, abs=0.8)
+    assert span.end_s == pytest.approx((before + len(sentence)) / RATE, abs=0.8)
     assert marker.attribute(found, key=KEY, payload=PAYLOAD).verified

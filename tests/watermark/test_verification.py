@@ -95,14 +95,14 @@ def test_the_place_that_a_record_names_is_tried_first(marker: Watermarker) -> No
     whole = marker.embed(speech("espeak-ng-gb"), RATE, **how, check=False)
     kept = recorded(heard(marker, whole), 200, b"")
     rng = np.random.default_rng(0)
-    noise = rng.normal(scale=0.1 * float(np.std(whole)), size=len(whole)).astype(np.float32)
-    piece = heard(marker, (whole + noise)[int(1.3 * RATE) : int(3.6 * RATE)])
+    noise = rng.normal(scale=0.15 * float(np.std(whole)), size=len(whole)).astype(np.float32)
+    piece = heard(marker, (whole + noise)[2 * RATE : int(4.6 * RATE)])
     among_all, named = judged(marker, piece), judged(marker, piece, kept)
     assert not among_all.seal.holds
     assert (named.grade, named.seal.position, named.seal.searched) == ("sealed", 200, "record")
-    assert named.seal.start_s == pytest.approx(1.3, abs=0.03)
-    # Parties, layers, half of the chance for records; views and starts at the one place.
-    assert named.seal.tests == 2 * 2 * 2 * 41
+    assert named.seal.start_s == pytest.approx(2.0, abs=0.03)
+    # Layers, half of the chance for records; the start that the record names, or one step off.
+    assert named.seal.tests in (2 * 2 * 2, 2 * 2 * 8)
     wrong = [Claim("alice", Key(bytes([n]) * 32), PAYLOAD, None) for n in range(1, 9)]
     for one in wrong:
         own = recorded(heard(marker, whole), 200, b"", key=one.key)

@@ -256,6 +256,12 @@ ATTACKS: dict[str, Attack] = {
     "gsm": _codec(
         "gsm full rate at 8 khz, 13 kbps", ffmpeg.gsm, needs=partial(ffmpeg.needs, "libgsm")
     ),
+    "g723": _codec(
+        "g.723.1 at 8 khz, 6.3 kbps", ffmpeg.g723, needs=partial(ffmpeg.needs, "g723_1")
+    ),
+    "ra-144": _codec(
+        "realaudio 14.4 at 8 khz, 8 kbps", ffmpeg.ra144, needs=partial(ffmpeg.needs, "real_144")
+    ),
     "codec2-3200": _codec(
         "codec 2 at 8 khz, 3.2 kbps",
         ffmpeg.codec2,

@@ -21,6 +21,9 @@ G722_DELAY = 22  # samples: its two band-splitting filters
 SPEEX_RATE_HZ = 16000  # wideband
 SPEEX_DELAY = 223  # samples: look-ahead of the encoder and of the band-splitting filters
 GSM_RATE_HZ = 8000
+G723_RATE_HZ = RA144_RATE_HZ = 8000
+G723_DELAY = 60  # samples: its look-ahead
+RA144_DELAY = 160  # samples: one frame
 CODEC2_RATE_HZ = 8000
 CODEC2_DELAY = 160  # samples, by the envelope: phases are not kept
 
@@ -92,6 +95,27 @@ def gsm(samples: Samples, sample_rate: int) -> Samples:
         sample_rate,
         GSM_RATE_HZ,
         lambda clip: _round_trip(clip, GSM_RATE_HZ, "libgsm", ("gsm", "gsm"), delay=0),
+    )
+
+
+def g723(samples: Samples, sample_rate: int) -> Samples:
+    """Encode with G.723.1 at 6.3 kbps and 8 kHz, a codec of internet telephones, and decode."""
+    return at_rate(
+        samples,
+        sample_rate,
+        G723_RATE_HZ,
+        lambda clip: _round_trip(clip, G723_RATE_HZ, "g723_1", ("g723_1", "g723_1"), G723_DELAY),
+    )
+
+
+def ra144(samples: Samples, sample_rate: int) -> Samples:
+    """Encode with RealAudio 14.4, a CELP codec at 8 kbps and 8 kHz, and decode."""
+    formats = ("matroska", "matroska")
+    return at_rate(
+        samples,
+        sample_rate,
+        RA144_RATE_HZ,
+        lambda clip: _round_trip(clip, RA144_RATE_HZ, "real_144", formats, RA144_DELAY),
     )
 
 

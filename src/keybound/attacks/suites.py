@@ -31,7 +31,7 @@ COMPOUND = (  # the paper's four, and lyra in the place of encodec
 
 EVERYDAY = (
     "opus-12", "opus-16", "opus-24", "opus-32", "aac-64", "g722", "vorbis", "speex-wb2",
-    "codec2-3200", "telephone", "packet-loss@5", "packet-loss@10",
+    "codec2-3200", "g723", "ra-144", "telephone", "packet-loss@5", "packet-loss@10",
     "stretch@0.9", "stretch@1.01", "stretch@1.1", "pitch@-1", "pitch@1",
     "speed@0.9", "speed@0.95", "speed@1.05", "speed@1.1", "crop", "trim", "shift",
     "polarity", "phase-shift", "allpass", "jitter", "clipping", "eq-24",

@@ -21,7 +21,8 @@ from keybound.errors import missing
 if TYPE_CHECKING:
     from keybound.benchmark.measure.plan import Plan
 
-PARTS = ("seal", "remover", "average", "forgery", "copy", "quality", "null")  # of sealed evidence
+# Of sealed evidence.
+PARTS = ("seal", "remover", "counter", "average", "forgery", "copy", "quality", "null")
 
 
 @click.group(no_args_is_help=False)

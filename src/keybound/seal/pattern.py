@@ -1,12 +1,10 @@
-"""The seal: a keyed pattern on the host's own spectrum, and how much of it a recording holds.
+"""The seal: a keyed pattern on the host's own spectrum, and the levels in which it is looked for.
 
 Time and frequency are cut into tiles, and a keyed stream gives each tile a sign: its level goes up
-or down by at most 2 dB. Without the key it looks like the natural variation of speech; with the
-key the signs are multiplied with the recording's contrasts and summed. Knows arrays at 16 kHz: no
-files, no networks. Exact derivations and the proof of the p-value are in docs/spec.md.
+or down by at most 1.3 dB. Without the key it looks like the natural variation of speech; with the
+key the signs are multiplied with what `odds` says of each tile and summed. Knows arrays at 16 kHz:
+no files, no networks. Exact derivations and the proof of the p-value are in docs/spec.md.
 """
-
-from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +13,7 @@ from keybound.audio.streaming import Feeder
 from keybound.crypto import keystream
 from keybound.crypto.codes import Bits
 from keybound.crypto.keys import Key
-from keybound.types import Floats, Levels
+from keybound.types import Floats
 
 Signs = npt.NDArray[np.int8]
 
@@ -34,22 +32,18 @@ EDGES = np.concatenate([np.arange(4, 79, 3), np.arange(79, 163, 4), np.arange(16
 BANDS = len(EDGES) - 1  # 64
 
 LABEL = "keybound-1/seal"
-VERSION = 2  # of the numbers here: a change of any makes another seal, and rows of figures name it
+VERSION = 3  # of the numbers here: a change of any makes another seal, and rows of figures name it
 SEED_BYTES = 32
 POWER_FLOOR = 1e-9  # of a bin: some 15 dB under the noise of 16-bit samples
 
 # How far a tile moves at most, by the frequency under which it lies. PESQ, STOI and ViSQOL fall
 # most in the lowest bands, where a band of hearing holds no more than a tile or two; Zimtohrli
 # falls most in the highest.
-STRENGTHS_DB = ((500, 0.08), (1000, 0.5), (2000, 1.0), (4200, 1.4), (5500, 1.1), (8000, 0.9))
+STRENGTHS_DB = ((500, 0.05), (1000, 0.34), (2000, 0.68), (4200, 0.95), (5500, 0.75), (8000, 0.61))
 LEAST = 0.2  # of the strength that every tile gets
 MIDDLE, WIDTH = -0.5, 1.0  # contrast, in units of its scale and towards the sign, that gets most
 TILT = 0.35  # loud tiles get so much more, silent ones so much less
 PAST = 52  # frames over which the loudness around a tile is judged
-# Two views of a recording: one for noisy ones and one for clean ones. In each, what a tile at the
-# level of the noise weighs beside a loud one, and how far under the noise a level counts, in dB.
-VIEWS = ((0.25, 10.0), (1.0, 30.0))
-CONTRAST_STEPS, EDGE_STEPS = 3000, 16
 AHEAD = 5  # blocks after a block that can change its carrier
 
 STRENGTH = np.array(  # of each band in dB
@@ -59,7 +53,6 @@ STRENGTH = np.array(  # of each band in dB
     ],
     np.float32,
 )
-_WEIGHT = STRENGTH / STRENGTH.max()  # of a band where tiles are summed: by what is to be found
 _WINDOW = np.sqrt(0.5 - 0.5 * np.cos(2 * np.pi * np.arange(WINDOW) / WINDOW)).astype(np.float32)
 # How a level differs from what its neighbours predict: the middle row of the inverse covariance
 # of levels in read speech, 2 frames and 2 bands to either side. One quadrant, the centre first.
@@ -143,37 +136,6 @@ def level_feeder() -> Feeder:
         return _levels(_spectra(padded, STEP)[:-1]).reshape(-1, 2, BANDS)
 
     return Feeder(run, HOP, (1, 1))
-
-
-def contrasts(levels: Floats | Levels, view: int, rows: slice | None = None) -> Iterator[Floats]:
-    """Yield the weighted contrast of each tile to its neighbours: (steps, BANDS), part by part.
-
-    Row i is for a tile that begins at step i. Any function of the recording may be used here: the
-    p-value depends on the key alone. Rows come part by part, so that an hour takes no more
-    room than a minute; parts begin at multiples of CONTRAST_STEPS, whichever rows are asked for.
-    """
-    start, stop, _ = (rows or slice(None)).indices(len(levels))
-    for first in range(start // CONTRAST_STEPS * CONTRAST_STEPS, stop, CONTRAST_STEPS):
-        begin = max(0, first - EDGE_STEPS)
-        part = levels[begin : first + CONTRAST_STEPS + EDGE_STEPS].astype(np.float32)
-        own = _contrast(part, *VIEWS[view])[first - begin :][:CONTRAST_STEPS]
-        yield own[max(0, start - first) : stop - first]
-
-
-def _contrast(levels: Floats, quiet: float, depth_db: float) -> Floats:
-    padded = np.pad(levels, ((0, COLUMN_STEPS), (0, 0)), mode="edge")
-    floor = np.quantile(padded, 0.15, axis=0).astype(np.float32)  # noise, where there is any
-    above = np.clip(1 - 2 * 10 ** ((floor - padded) / 10), 0, 1)
-    weight = quiet + (1 - quiet) * np.square(above)
-    padded = 10 * np.log10(10 ** (padded / 10) + 10 ** ((floor - depth_db) / 10))
-    made = np.empty_like(padded)
-    for half in range(2):  # frames 20 ms apart, as they were marked
-        residual = _residual(padded[half::2])
-        square = np.pad(residual * residual, ((4, 4), (2, 2)), mode="edge")
-        scale = np.sqrt(_box(square, 9, 5)) + 0.5
-        made[half::2] = _WEIGHT * weight[half::2] * np.tanh(residual / scale) / scale
-    tiles: Floats = made[:-COLUMN_STEPS] + made[2 : 2 - COLUMN_STEPS]
-    return tiles
 
 
 def _spectra(samples: Floats, step: int) -> npt.NDArray[np.complex64]:

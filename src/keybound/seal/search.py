@@ -13,19 +13,16 @@ from typing import NamedTuple
 from keybound.crypto import keystream
 from keybound.crypto.codes import Bits
 from keybound.crypto.keys import Key
-from keybound.seal import pattern
+from keybound.seal import chance
 from keybound.seal.pattern import STEP_S
 from keybound.seal.sounds import Run, Sound, sounds_of
-from keybound.seal.tiles import NEAR, Fit, Spot, Tick, Tiles
+from keybound.seal.tiles import NEAR, NEAR_TESTS, Fit, Proof, Spot, Tick, Tiles
 from keybound.types import Floats, Levels
 
 CodeAt = Callable[[int], Bits]  # the code at a position
 Progress = Callable[[int, int], None]  # windows done, of so many
 
 SEALED_P = 1e-6  # what counts as sealed evidence
-# A weighted sum of fair signs exceeds z of its standard deviations at most this much more often
-# than a normal variable does, for all weights and all z (Bentkus and Dzindzalieta, 2015).
-RADEMACHER = 1 / (2 * math.erfc(1.0))
 MOST_WINDOWS = 5120  # of a minute, in all positions of a party: what a search may cost
 # z for each root of a column, which one clean recording in eight exceeds where it was cut from a
 # longer one. Where this would not be sealed evidence, cut recordings are not searched for.
@@ -159,16 +156,17 @@ def at_record(
     """
     best = Found()
     count = _share(sounds, ask, speed) * len(named)
-    count *= (2 * NEAR + 1) * len(pattern.VIEWS)
     for sound in sounds:
         run = Run(sound.channel, sound.tiles)
         for index, start_s in named:
             if best.sealed.holds or run.tiles.too_short:
                 break
             spot = ask.spots[index]
-            start = run.tiles.near([spot], round(start_s / STEP_S)).start
-            z = run.tiles.whole([(spot, start)])[0]
-            found = Found(_sealed(run, spot, z, start, count), index)
+            expected = round(start_s / STEP_S)
+            start = run.tiles.near([spot], expected).start
+            (proof,) = run.tiles.whole([(spot, start)])
+            tests = count * int(NEAR_TESTS[abs(start - expected)])
+            found = Found(_sealed(run, spot, proof, start, tests), index)
             best = best.or_better(found.with_searched("record"))
     return best
 
@@ -217,8 +215,11 @@ def everywhere(
 
 
 def p_bound(z: float, tests: int) -> float:
-    """Return a bound on the probability that fair signs reach z in one of so many tests."""
-    return min(1.0, tests * RADEMACHER * math.erfc(z / math.sqrt(2)) / 2)
+    """Return a bound on the chance that fair signs reach z in one of so many tests.
+
+    It holds for all weights; where they are known the bound is lower (`chance.of_sum`).
+    """
+    return min(1.0, tests * chance.of_z(z))
 
 
 def _share(sounds: Sequence[Sound], ask: Ask, speed: float) -> int:
@@ -257,19 +258,19 @@ def _search(
 def _judged(
     run: Run, asks: Sequence[Ask], fits: Mapping[int, Fit], shares: Sequence[int], reach: int
 ) -> dict[int, Found]:
-    """Return the evidence of each party's best fit, over the whole recording and all views."""
+    """Return the evidence of each party's best fit, over all of the recording that is judged."""
     laid = [(asks[i].spots[fit.spot], fit.start) for i, fit in fits.items()]
     found = {}
-    for (i, fit), z in zip(fits.items(), run.tiles.whole(laid), strict=True):
+    for (i, fit), proof in zip(fits.items(), run.tiles.whole(laid), strict=True):
         count = _count(run.tiles, asks[i], run.speeds * shares[i], reach, fit.start)
-        found[i] = Found(_sealed(run, asks[i].spots[fit.spot], z, fit.start, count), fit.spot)
+        found[i] = Found(_sealed(run, asks[i].spots[fit.spot], proof, fit.start, count), fit.spot)
     return found
 
 
-def _sealed(run: Run, spot: Spot, z: float, start: int, count: int) -> Sealed:
+def _sealed(run: Run, spot: Spot, proof: Proof, start: int, count: int) -> Sealed:
     """Return what a fit proves."""
-    at_s = start * STEP_S
-    return Sealed(p_bound(z, count), z, spot.position, at_s, run.speed, count, run.channel)
+    at_s, p = start * STEP_S, min(1.0, count * proof.chance)
+    return Sealed(p, proof.z, spot.position, at_s, run.speed, count, run.channel)
 
 
 def _count(tiles: Tiles, ask: Ask, share: int, reach: int, start: int) -> int:
@@ -277,5 +278,5 @@ def _count(tiles: Tiles, ask: Ask, share: int, reach: int, start: int) -> int:
 
     Half of the chance is kept for recordings that were not cut: those need few tests.
     """
-    cuts = 2 * NEAR + 1 if abs(start) <= NEAR else len(tiles.levels) + reach
-    return 2 * share * cuts * len(ask.spots) * len(pattern.VIEWS)
+    cuts = int(NEAR_TESTS[abs(start)]) if abs(start) <= NEAR else tiles.length + reach
+    return 2 * share * cuts * len(ask.spots)

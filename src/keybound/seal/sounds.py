@@ -1,6 +1,6 @@
 """Sounds: the channels of a recording, as they are and at other speeds, made ready for the search.
 
-Knows levels: no keys, no audio, no networks.
+Knows levels: no keys, no audio.
 """
 
 import math
@@ -11,10 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from keybound.seal import pattern
+from keybound.seal.odds import QUIET, odds_of
 from keybound.seal.pattern import BANDS, STEP_S
 from keybound.seal.tiles import Tiles, busiest
 from keybound.types import Floats, Levels
 
+JUDGED = 60_000  # steps of a recording that are judged: its busiest ten minutes
+BUSY_DB = 30.0  # above the noise of its band, beyond which a level tells no more of how busy it is
 SPEED_PART = 2000  # steps of a recording that are searched at other speeds
 SPEED_STEP_S = 0.02  # that two neighbouring speeds may differ by over the part searched
 
@@ -38,18 +41,31 @@ class Sound:
     @cached_property
     def tiles(self) -> Tiles:
         """Return the tiles at the recording's own speed."""
-        return Tiles(self.levels)
+        judged = slice(0, len(self.levels))
+        if len(self.levels) > JUDGED:
+            judged = busiest(_busy(self.levels), JUDGED)
+        return Tiles(odds_of(self.levels[judged]), judged.start, len(self.levels))
 
     def at_speeds(self, most: float) -> list[Run]:
         """Return the tiles of a part of it at other speeds, up to a change of so much."""
         if most > 0 and most not in self._at_speeds:
-            part = self.levels[busiest(self.levels, SPEED_PART)].astype(np.float32)
+            odds = self.tiles.odds
+            part = odds[busiest(np.square(odds).sum(axis=1), SPEED_PART)]
             length_s = len(part) * STEP_S
             speeds = list(speeds_near(most, math.ceil(most * length_s / SPEED_STEP_S)))
             self._at_speeds[most] = [
                 Run(self.channel, Tiles(respeed(part, one)), one, len(speeds)) for one in speeds
             ]
         return self._at_speeds.get(most, [])
+
+
+def _busy(levels: Floats | Levels) -> Floats:
+    """Return how much each moment of a long recording is above its noise: (steps,)."""
+    some = levels[:: len(levels) // JUDGED].astype(np.float32)  # there is room for some of them
+    noise: Floats = np.quantile(some, QUIET, axis=0).astype(np.float32)
+    parts = (levels[first : first + JUDGED] for first in range(0, len(levels), JUDGED))
+    busy = [np.clip(part - noise, 0, BUSY_DB).sum(axis=1) for part in parts]
+    return np.concatenate(busy).astype(np.float32)
 
 
 def sounds_of(levels: Floats | Levels | Mapping[int | None, Levels]) -> list[Sound]:

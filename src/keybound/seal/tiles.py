@@ -1,8 +1,8 @@
 """Tiles: a recording prepared, once, to be tested for the patterns of any number of keys.
 
-A pattern is tested at a few starts by matrix products, and at every start by FFT. Knows levels and
-keys: no audio, no files, no networks. What a fit proves, and how many tests are counted, is decided
-in `search`.
+A pattern is tested at a few starts by matrix products, and at every start by FFT. Knows the odds of
+tiles and keys: no audio, no files, no networks. What a fit proves, and how many tests are counted,
+is decided in `search`.
 """
 
 import math
@@ -15,15 +15,21 @@ import numpy.typing as npt
 
 from keybound.crypto.codes import Bits
 from keybound.crypto.keys import Key
-from keybound.seal import pattern
+from keybound.seal import chance, pattern
 from keybound.seal.pattern import COLUMN_STEPS
-from keybound.types import Floats, Levels
+from keybound.types import Floats
 
 LEAST_COLUMNS = 12  # of the pattern that must lie in the recording: about half a second
-PART = 6000  # steps of a long recording that are searched; what is found is judged whole
+PART = 6000  # steps of a long recording that are searched; what is found is judged on all of it
 WINDOW = 6000  # steps of the pattern that are laid on that part at a time
 MARGIN = 6  # columns around where an uncut recording should lie
 NEAR = 20  # steps that a recording may begin early or late and still count as uncut
+# In how many tests a start counts, by its distance from where it is expected: half of the chance
+# is that it is exact, a quarter that it is one step off, the rest is shared by the others.
+NEAR_TESTS = np.array([2, 8] + (NEAR - 1) * [8 * (NEAR - 1)])
+# So much less of z is what a start is worth that counts in e times as many tests, near z of 6,
+# where sealed evidence begins.
+Z_OF_TESTS = 1 / 6
 # Bands in which every start is tested: those that the seal changes most and that have most power.
 # After all attacks that were measured z is as large in these alone as in all 64.
 SEARCHED_BANDS = 32
@@ -49,24 +55,37 @@ class Spot(NamedTuple):
 class Fit(NamedTuple):
     """Where one of several patterns fits a part of a recording best."""
 
-    z: float
+    z: float  # near an expected start less what the tests cost
     spot: int  # its index
     start: int  # step of the pattern with which the recording begins
 
 
-class Tiles:
-    """The contrasts of a recording, and of the part of it in which patterns are searched for."""
+class Proof(NamedTuple):
+    """What a pattern at one start comes to over all that is judged."""
 
-    def __init__(self, levels: Floats | Levels) -> None:
-        self.levels = levels
-        self.part = busiest(levels, PART)
-        self.steps = np.concatenate([*pattern.contrasts(levels, 0, self.part)])  # (steps, BANDS)
+    z: float
+    chance: float  # a bound on how often fair signs reach it, of one test
+
+
+class Tiles:
+    """The odds of a recording's tiles, and of the part in which patterns are searched for.
+
+    `odds` are those of the stretch that is judged, which begins at the step `first` of a recording
+    of `length` steps.
+    """
+
+    def __init__(self, odds: Floats, first: int = 0, length: int | None = None) -> None:
+        self.odds, self.first = odds, first  # (steps, BANDS)
+        self.length = len(odds) if length is None else length
+        part = busiest(np.square(odds).sum(axis=1), PART)
+        self.steps = odds[part]
+        self.part = slice(first + part.start, first + part.stop)  # of the recording
         self._matchers: dict[int, _Matcher] = {}
 
     @property
     def columns(self) -> int:
-        """Return the length of the recording in columns of the pattern."""
-        return len(self.levels) // COLUMN_STEPS
+        """Return the length of what is judged in columns of the pattern."""
+        return len(self.odds) // COLUMN_STEPS
 
     @property
     def too_short(self) -> bool:
@@ -122,30 +141,25 @@ class Tiles:
         return max(Fit(self._on_part(spots[spot], start), spot, start) for spot, start in likely)
 
     def _on_part(self, spot: Spot, start: int) -> float:
-        total, power = _lay(spot, self.steps, start + self.part.start)
-        return total / math.sqrt(power) if power > 0 else 0.0
+        return _z(*_lay(spot, self.steps, start + self.part.start))
 
-    def whole(self, laid: Sequence[tuple[Spot, int]]) -> list[float]:
-        """Return z of the whole recording for each pattern and start, in the better view."""
-        views = [self._fit_whole(view, laid) for view in range(len(pattern.VIEWS))]
-        return [max(each) for each in zip(*views, strict=True)]
-
-    def _fit_whole(self, view: int, laid: Sequence[tuple[Spot, int]]) -> list[float]:
-        sums = np.zeros((len(laid), 2))
-        at = 0  # step of the recording with which a part begins
-        for tiles in pattern.contrasts(self.levels, view) if laid else ():
-            for own, (spot, start) in zip(sums, laid, strict=True):
-                own += _lay(spot, tiles, start + at)
-            at += len(tiles)
-        return [total / math.sqrt(power) if power > 0 else 0.0 for total, power in sums.tolist()]
+    def whole(self, laid: Sequence[tuple[Spot, int]]) -> list[Proof]:
+        """Return what each pattern at its start comes to over all that is judged."""
+        found = [_lay(spot, self.odds, start + self.first) for spot, start in laid]
+        return [Proof(_z(total, tiles), chance.of_sum(tiles, total)) for total, tiles in found]
 
 
-def _lay(spot: Spot, tiles: Floats, start: int) -> tuple[float, float]:
-    """Return the sum of products of a pattern and tiles that begin at a step of it; the power."""
+def _z(total: float, tiles: npt.NDArray[np.float64]) -> float:
+    power = float(np.square(tiles).sum())
+    return total / math.sqrt(power) if power > 0 else 0.0
+
+
+def _lay(spot: Spot, tiles: Floats, start: int) -> tuple[float, npt.NDArray[np.float64]]:
+    """Return the sum of products of a pattern and tiles that begin at a step of it; the tiles."""
     first = max(0, -(-start // COLUMN_STEPS))
     laid = tiles[first * COLUMN_STEPS - start :: COLUMN_STEPS].astype(np.float64)
     total = float((laid * spot.signs(first, len(laid))).sum()) if len(laid) else 0.0
-    return total, float(np.square(laid).sum())
+    return total, laid
 
 
 class _Laid:
@@ -163,14 +177,15 @@ class _Laid:
         # (columns * BANDS, starts)
         self.matrix = picked.transpose(0, 2, 1).reshape(-1, len(self.starts))
         self.norm = _norm(np.square(self.matrix).sum(axis=0, dtype=np.float64))
+        self.cost = Z_OF_TESTS * np.log(NEAR_TESTS[abs(self.starts - middle)])
 
     def best(self, spots: Sequence[Spot]) -> Fit:
-        best = Fit(0.0, 0, int(self.starts[NEAR]))
+        best = Fit(-math.inf, 0, int(self.starts[NEAR]))
         if self.count < LEAST_COLUMNS:
             return best
         for first, batch in _batches(spots, max(1, SIGNS_AT_ONCE // len(self.matrix))):
             signs = np.stack([one.signs(self.column, self.count).reshape(-1) for one in batch])
-            z = (signs.astype(np.float32) @ self.matrix) / self.norm  # (spots, starts)
+            z = (signs.astype(np.float32) @ self.matrix) / self.norm - self.cost  # (spots, starts)
             spot, at = divmod(int(np.argmax(z)), z.shape[1])
             best = max(best, Fit(float(z[spot, at]), first + spot, int(self.starts[at])))
         return best
@@ -181,7 +196,7 @@ class _Matcher:
 
     def __init__(self, tiles: Floats, reach: int) -> None:
         power = np.square(tiles).sum(axis=0, dtype=np.float64)
-        self.bands = np.sort(np.argsort(-pattern.STRENGTH * power)[:SEARCHED_BANDS])
+        self.bands = np.sort(np.argsort(-power)[:SEARCHED_BANDS])
         count = -(-len(tiles) // COLUMN_STEPS)
         self.columns = -(-reach // COLUMN_STEPS) + count + 2 * MARGIN  # of the pattern
         self.size = _fast(self.columns + count)
@@ -222,12 +237,11 @@ def _batches(spots: Sequence[Spot], size: int) -> Iterator[tuple[int, Sequence[S
         yield first, spots[first : first + size]
 
 
-def busiest(levels: Floats | Levels, most: int) -> slice:
-    """Return the part of so many steps that holds most. It begins with a whole column."""
-    if len(levels) <= most:
-        return slice(0, len(levels))
-    own = np.concatenate([np.square(tiles).sum(axis=1) for tiles in pattern.contrasts(levels, 0)])
-    first = busiest_part(own, most).start // COLUMN_STEPS * COLUMN_STEPS
+def busiest(power: npt.NDArray[np.floating], most: int) -> slice:
+    """Return the part of at most so many steps that holds most. It begins with a whole column."""
+    if len(power) <= most:
+        return slice(0, len(power))
+    first = busiest_part(power, most).start // COLUMN_STEPS * COLUMN_STEPS
     return slice(first, first + most)
 
 

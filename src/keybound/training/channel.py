@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from keybound.training.resynthesis import (
+    celp,
     denoise,
     envelope,
     griffin_lim,
@@ -42,7 +43,7 @@ ATTACKS: dict[str, Attack] = {
     f.__name__: f
     for f in (
         identity, noise, hard_noise, background, band_filter, resample, equalise, speed, quantise,
-        smoothing, echo, reverb, griffin_lim, mel_resynthesis, envelope, jitter, denoise,
+        smoothing, echo, reverb, griffin_lim, mel_resynthesis, envelope, jitter, celp, denoise,
         noise_denoise, compress, drop, neural, neural_noise, neural_denoise, remover,
     )
 }  # fmt: skip

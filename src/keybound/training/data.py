@@ -153,14 +153,14 @@ def spectrum_on(device: torch.device) -> Spectrum:
 
 
 def sealed(marked: Tensor, share: float, generator: torch.Generator) -> Tensor:
-    """Move small tiles of a share of the clips by up to a decibel, as a seal does."""
+    """Move small tiles of a share of the clips by up to .6 dB, as a seal does."""
     spectrum = spectrum_on(marked.device)
     real, imag = spectrum(to_blocks(marked, HOP, HOP))
     count, bins, frames = real.shape
     shape = (count, -(-bins // 4), -(-frames // 2))
     u = torch.rand(2, *shape, generator=generator, device=marked.device)
     chosen = torch.rand(count, 1, 1, generator=generator, device=marked.device) < share
-    gain = (u[0] - 0.5).sign() * (0.2 + 0.8 * u[1]) * chosen  # dB
+    gain = (u[0] - 0.5).sign() * (0.1 + 0.5 * u[1]) * chosen  # dB
     tiles = gain.repeat_interleave(4, 1).repeat_interleave(2, 2)[:, :bins, :frames]
     change = torch.expm1(tiles * (math.log(10) / 20))
     added = spectrum.inverse(real * change, imag * change)
@@ -189,6 +189,16 @@ def splice(
     edge = F.avg_pool1d(frames[:, None], 5, 1, 2, count_include_pad=False)[:, 0]
     weight = ((edge == 0) | (edge == 1)).float()
     return audio, (frames > 0.5).float(), weight
+
+
+def cropped(count: int, frames: int, share: float, generator: torch.Generator) -> Tensor:
+    """Draw 1 for each frame that is heard: in a share of clips only half a second to two."""
+    u = torch.rand(3, count, 1, generator=generator, device=generator.device)
+    width = (0.5 + 1.5 * u[0]).clamp(max=frames / SECOND) * SECOND
+    start = u[1] * (frames - width)
+    time = torch.arange(frames, device=generator.device) + 0.5
+    inside = (time >= start) & (time < start + width)
+    return (inside | (u[2] >= share)).float()
 
 
 def turns(count: int, frames: int, share: float, generator: torch.Generator) -> Tensor:

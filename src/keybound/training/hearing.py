@@ -64,7 +64,7 @@ class Hearing(nn.Module):
         weight = line(VISQOL_BANDS, centre)[:, None]
         self.register_buffer("coarse_weight", weight, persistent=False)
         self.pesq = Pesq(257)
-        self.zimtohrli = Zimtohrli(257)
+        self.zimtohrli = Zimtohrli()
         side = torch.tensor([0.1061, 0.7878, 0.1061])  # a Gaussian of half a bin
         self.register_buffer("blur", torch.outer(side, side)[None, None], persistent=False)
         for size in self.RESOLUTIONS:
@@ -99,12 +99,11 @@ class Hearing(nn.Module):
                 gain_db = torch.sqrt(square + 1e-6)
                 stoi = self.stoi(X, Y)
                 pesq = self.pesq(X[..., ::2], Y[..., ::2])
-                zimtohrli = self.zimtohrli(X, Y)
             if size == 1024:
                 mel, masking = self.masked(X, Y, self.magnitude(y - x, size))
                 visqol = self.visqol(X, Y)
         stft, wave = torch.stack(terms).mean(), (y - x).abs().mean()
-        meters = stoi, visqol, pesq, zimtohrli
+        meters = stoi, visqol, pesq, self.zimtohrli(x, y)
         return Heard(stft, wave, mel, masking, *meters, snr_db(x, y - x), gain_db)
 
     def masked(self, X: Tensor, Y: Tensor, C: Tensor) -> tuple[Tensor, Tensor]:
@@ -162,3 +161,13 @@ def gammatones(bands: int, bins: int) -> tuple[Tensor, Tensor]:
     width = 1.019 * (24.7 + centre / 9.26449)
     gain = (1 + ((hz[None] - centre[:, None]) / width[:, None]).square()) ** -4
     return gain * 2 / (1024 * 384), centre  # a band's power, of a signal's one
+
+
+def measures(cost: Heard, strength: Tensor) -> dict[str, Tensor]:
+    """Return the means of what was heard of full marks and, by another name, of weak ones."""
+    made = {"snr_spread_db": cost.snr_db.std(correction=0)}
+    for name in ("snr_db", "gain_db", "stoi", "visqol", "pesq", "zimtohrli"):
+        value = getattr(cost, name)
+        for kind, which in (("", strength == 1), ("weak_", strength < 1)):
+            made[kind + name] = (value * which).sum() / which.sum()  # not finite where none is
+    return made

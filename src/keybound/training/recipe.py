@@ -21,7 +21,7 @@ Ramp = tuple[float, float, float, float]
 KINDS = (  # of attack that `channel` knows
     "identity", "noise", "hard_noise", "background", "band_filter", "resample", "equalise", "speed",
     "quantise", "smoothing", "echo", "reverb", "griffin_lim", "mel_resynthesis", "envelope",
-    "jitter", "denoise", "noise_denoise", "compress", "drop", "neural", "neural_noise",
+    "jitter", "celp", "denoise", "noise_denoise", "compress", "drop", "neural", "neural_noise",
     "neural_denoise", "remover",
 )  # fmt: skip
 GENERATORS = ("spectral", "additive")
@@ -65,6 +65,7 @@ class DataSpec:
     splice: float = 0.25  # share of segments where only a part is marked
     turns: float = 0.0  # share of marks, where `host` pairs them, that change code every second
     sealed: float = 0.0  # share of marked segments that bear a seal too
+    cropped: float = 0.0  # share of full marks of which but half a second to two is heard
     non_speech: float = 0.5  # share of the clean unmarked clips that are not speech
     full: float = 1.0  # share of clips marked at full strength and read second by second
     strengths: tuple[float, float] = (1.0, 1.0)  # of the other clips, which are read whole

@@ -11,8 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from keybound.training.spectra import mel_bank
+from keybound.training.spectra import RATE, mel_bank
 from keybound.training.twins import Tools, noise
+
+CELP_BINS, CELP_FRAMES = (4, 8), (1, 3)  # to either side, that the coarse envelope is a mean of
+CELP_NOISE_DB, CELP_OFF_NEPERS = (3.0, 12.0), (0.1, 0.3)
+CELP_HZ, CELP_NARROW = (3300.0, 4000.0), 0.7  # above which nothing is kept, in how many clips
 
 
 def spectrum(y: Tensor, size: int) -> Tensor:
@@ -121,6 +125,30 @@ def denoise(y: Tensor, tools: Tools) -> Tensor:
 def noise_denoise(y: Tensor, tools: Tools) -> Tensor:
     """Add noise, then gate it: what a recording goes through on its way to a listener."""
     return denoise(noise(y, tools), tools)
+
+
+def celp(y: Tensor, tools: Tools) -> Tensor:
+    """Code speech as telephones do: a coarse envelope, and an excitation that sounds alike.
+
+    What the envelope has within some hundred hertz and some 50 ms is lost, the rest is off by
+    decibels; noise of the shape of the speech is added; most clips lose the treble.
+    """
+    size, clips = 512, (len(y), 1, 1)
+    Y = spectrum(y, size)
+    power = Y.abs().square()[:, None] + 1e-9
+    tall, wide = 2 * tools.whole(*CELP_BINS) + 1, 2 * tools.whole(*CELP_FRAMES) + 1
+    fine = F.avg_pool2d(power, (5, 1), 1, (2, 0))[:, 0]
+    coarse = F.avg_pool2d(power, (tall, wide), 1, (tall // 2, wide // 2))[:, 0]
+    with torch.no_grad():
+        off = smooth_field(tools, len(y), Y.shape[1], Y.shape[2], (tools.whole(6, 14), 4))
+        gain = torch.exp(off * tools.uniform(clips, *CELP_OFF_NEPERS))
+        hiss = torch.complex(*(tools.normal(tuple(Y.shape)) for _ in range(2)))
+        hiss = hiss * torch.sqrt(coarse / 2) * 10 ** (-tools.uniform(clips, *CELP_NOISE_DB) / 20)
+        hz = torch.linspace(0, RATE / 2, Y.shape[1], device=y.device)[None, :, None]
+        edge = torch.sigmoid((tools.uniform(clips, *CELP_HZ) - hz) / 60)
+        keep = edge.where(tools.uniform(clips) < CELP_NARROW, 1.0)
+    coded = Y * torch.sqrt(coarse / fine) * gain
+    return waveform((coded + hiss) * keep, size, y.shape[-1])
 
 
 def neural(y: Tensor, tools: Tools) -> Tensor:

@@ -8,6 +8,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import Executor
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -18,9 +19,18 @@ from torch import Tensor, nn
 from keybound.errors import RecipeError
 from keybound.training import channel, codecs, losses, neural, objective, twins
 from keybound.training.checkpoint import State
-from keybound.training.data import Hosts, Stream, read_folder, sealed, splice, turned, turns
+from keybound.training.data import (
+    Hosts,
+    Stream,
+    cropped,
+    read_folder,
+    sealed,
+    splice,
+    turned,
+    turns,
+)
 from keybound.training.graphs import Half, graphed
-from keybound.training.hearing import Heard, Hearing
+from keybound.training.hearing import Heard, Hearing, measures
 from keybound.training.recipe import Recipe, at, group_count, plan, rate
 from keybound.training.spectra import HOP, RATE
 
@@ -71,7 +81,9 @@ def prepare(recipe: Recipe, state: State, sources: Sources, device: torch.device
     if wanted := recipe.channel.neural_codecs:
         if missing := sorted(set(wanted) - set(learned)):
             raise RecipeError(f"no {missing[0]} here", hint="the recipe trains through it")
-        learned = {name: learned[name] for name in wanted}
+        # One that is named twice serves twice a step, as a copy: recording changes a module.
+        again = (" again" * wanted[:k].count(name) for k, name in enumerate(wanted))
+        learned = {n + more: copy(learned[n]) for n, more in zip(wanted, again, strict=True)}
     n, length = recipe.batch, recipe.data.segment_frames * HOP
     groups = group_count(recipe)
 
@@ -113,6 +125,7 @@ class Drawn(NamedTuple):
     voiced: Tensor  # (clips, frames): 1 where the host can take a mark
     strength: Tensor  # (clips,) of the mark
     turn: Tensor  # (clips, frames): -1 where the mark spells the opposite code
+    kept: Tensor  # (clips, frames): 1 where the clip is heard
 
 
 def draw(loop: Loop, count: int) -> Drawn:
@@ -124,14 +137,18 @@ def draw(loop: Loop, count: int) -> Drawn:
     if data.full < 1:
         weak = tools.uniform((count,), *data.strengths)
         strength = torch.where(tools.uniform((count,)) < data.full, strength, weak)
-    turn = torch.ones_like(voiced, dtype=x.dtype)
+    turn = kept = torch.ones_like(voiced, dtype=x.dtype)
+    if data.cropped:  # weak marks are heard whole
+        part = cropped(count, voiced.shape[1], data.cropped, tools.generator)
+        kept = torch.where(strength[:, None] == 1, part, kept)
     if loop.recipe.loss.host:  # the second half of each group: the same hosts, the opposite codes
         n = loop.recipe.batch
         if data.turns:
             turn = turns(count, voiced.shape[1], data.turns, tools.generator)
-        x, voiced, strength, turn = (losses.twice(v, v, n) for v in (x, voiced, strength, turn))
+        both = x, voiced, strength, turn, kept
+        x, voiced, strength, turn, kept = (losses.twice(v, v, n) for v in both)
         code = losses.twice(code, 1 - code, n)
-    return Drawn(x, code, voiced.float(), strength, turn)
+    return Drawn(x, code, voiced.float(), strength, turn, kept)
 
 
 def carried(loop: Loop, drawn: Drawn, carrier: Tensor) -> Tensor:
@@ -172,7 +189,7 @@ def train_step(
     if residual is not None:
         pairs = zip(coded, drawn, strict=True)
         drawn = Drawn(*(torch.cat([first, rest[n:]]) for first, rest in pairs))
-    x, code, voiced, strength, turn = drawn
+    x, code, voiced, strength, turn, kept = drawn
 
     carrier = loop.embed(*told(loop, drawn))
     marked = carried(loop, drawn, carrier)  # (clips, samples)
@@ -188,6 +205,9 @@ def train_step(
 
     chance = at(recipe.channel.probability, position)
     heard = channel.apply(groups, audio, x, chance, tools, residual)
+    if recipe.data.cropped:
+        part = kept.repeat_interleave(HOP, 1)
+        heard, target, weight = (heard[0] * part, heard[1] * part), target * kept, weight * kept
     other = x.roll(1, 0)
     gains = recipe.loss.gain_transplants
     moved = losses.transplant_gains if gains else losses.transplant_residual
@@ -221,16 +241,6 @@ def train_step(
     heard_at = torch.ones_like(strength[::2]) if own is None else own
     extra = measures(cost, heard_at) | {"norm": norm}
     return {k: v.detach() for k, v in (terms | extra).items()}
-
-
-def measures(cost: Heard, strength: Tensor) -> dict[str, Tensor]:
-    """Return the means of what was heard of full marks and, by another name, of weak ones."""
-    made = {"snr_spread_db": cost.snr_db.std(correction=0)}
-    for name in ("snr_db", "gain_db", "stoi", "visqol", "pesq", "zimtohrli"):
-        value = getattr(cost, name)
-        for kind, which in (("", strength == 1), ("weak_", strength < 1)):
-            made[kind + name] = (value * which).sum() / which.sum()  # not finite where none is
-    return made
 
 
 def count_bits(

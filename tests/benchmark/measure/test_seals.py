@@ -143,6 +143,17 @@ def test_a_remover_is_found_by_its_name(method, pieces, tmp_path, monkeypatch):
     assert {"holds", "holds_256", "verified", "pesq"} <= row.keys()
 
 
+def test_tiles_are_moved_against_what_the_finder_says(method, pieces):
+    """The seal gets weaker, the more the farther tiles may move, and so does the sound."""
+    pytest.importorskip("pesq")
+    case = case_of(method, [pieces[0]])
+    left = seals.attacked(case, {"attack": "clean"})
+    moved = [seals.moved_against(case, {"attack": "once", "budget": db}) for db in (1, 3)]
+    assert left["z"] > moved[0]["z"] > moved[1]["z"]
+    assert moved[0]["pesq"] > moved[1]["pesq"]
+    assert moved[1]["errors"] == 0
+
+
 def test_rows_are_measured_once(tmp_path):
     path = tmp_path / "rows.jsonl"
     plan = replace(PLAN, suites=("seal", "seal-null"), lengths={3.0: 1}, wrong_keys=2)
@@ -173,6 +184,7 @@ def test_every_part_has_rows_of_the_lengths_it_is_measured_at(method, pieces):
     assert Counter(row["suite"] for row in rows) == {
         "seal": 12 * (60 + 80 + 10),
         "seal-remover": 80,
+        "seal-counter": 8 * 80,
         "seal-average": 4 * 16,
         "seal-forgery": 2 * (300 + 80),
         "seal-copy": 3 * (300 + 80),
@@ -204,7 +216,7 @@ def test_identifiers_are_a_method_of_their_own(monkeypatch):
         assert made.issued is issued
         made.embed(clip, secret)
         assert made.name == ("keybound-identifier" if issued else "keybound")
-        assert made.version.endswith("+seal-2+identifier" if issued else "+seal-2")
+        assert made.version.endswith("+seal-3+identifier" if issued else "+seal-3")
     assert [one.identifier for one in asked] == [None, keyed(9, secret.key)]
     assert [one.position for one in asked] == [9, 9]
 

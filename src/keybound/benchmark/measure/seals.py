@@ -12,7 +12,7 @@ import numpy as np
 
 from keybound.attacks import copying
 from keybound.audio import metrics
-from keybound.benchmark.measure import removal
+from keybound.benchmark.measure import countering, removal
 from keybound.benchmark.measure.methods import EXCERPT_S
 from keybound.benchmark.measure.plan import OWN_KEYS, Case, Plan, Suite, each, each_attack, one_row
 from keybound.benchmark.measure.protocol import Clip, Secret
@@ -35,6 +35,7 @@ P_LEVELS = tuple(10.0**-n for n in range(1, 7))  # under which the p of wrong ke
 COPIES = 5
 RECORDS = 10**7  # of the registry in which an identifier is looked up
 COPYINGS = ("gain-field", "residual", "residual-levelled")
+COUNTERS, COUNTERS_DB = ("once", "twice"), (1, 2, 3, 4)
 COLLUSIONS = ("copies", "mixture", "estimate", "reused")
 
 
@@ -83,6 +84,20 @@ def removed(case: Case, face: Row) -> Row:
     """Return the marked recording to a trained remover."""
     heard, rate = removal.removed(case, face), case.method.rate
     return judge(case, heard, case.secret) | {"pesq": metrics.pesq(case.host, heard, rate)}
+
+
+def moved_against(case: Case, face: Row) -> Row:
+    """Move each tile against what the public finder says of it, once or twice."""
+    rate, rounds = case.method.rate, COUNTERS.index(face["attack"]) + 1
+    heard = countering.countered(case.marked, countering.FACTOR_DB, face["budget"], rounds)
+    row = judge(case, heard, case.secret)
+    row |= {"pesq": metrics.pesq(case.host, heard, rate)}
+    return row | {"zimtohrli": metrics.zimtohrli(case.host, heard, rate)}
+
+
+def each_counter(plan: Plan, index: int) -> list[Row]:  # noqa: ARG001
+    """Return the names of the rows of tiles that are moved, each by as many dB at most."""
+    return [{"attack": kind, "budget": db} for kind in COUNTERS for db in COUNTERS_DB]
 
 
 def one_source(plan: Plan, index: int) -> list[Row]:
@@ -191,6 +206,7 @@ collusions = each("attack", *COLLUSIONS, copies=COPIES)
 SUITES = {
     "seal": Suite(attacked, each_attack, LENGTHS, OWN_KEYS),
     "seal-remover": Suite(removed, removal.each_remover, LONG, OWN_KEYS),
+    "seal-counter": Suite(moved_against, each_counter, LONG, OWN_KEYS),
     "seal-average": Suite(averaged, collusions, LONG, OWN_KEYS, takes=COPIES),
     "seal-forgery": Suite(forged, forgeries, FORGED, OWN_KEYS),
     "seal-copy": Suite(copied, copyings, FORGED, OWN_KEYS),
