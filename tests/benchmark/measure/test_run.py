@@ -16,7 +16,7 @@ from keybound.benchmark.measure import calibration
 from keybound.benchmark.measure.methods import keybound, plain
 from keybound.benchmark.measure.plan import Plan
 from keybound.benchmark.measure.protocol import secret_of
-from keybound.benchmark.measure.rows import add, line_of, read_rows, row_in, shared_of
+from keybound.benchmark.measure.rows import add, line_of, read_rows, row_in, shared_of, sort
 from keybound.benchmark.measure.run import ATTACKS, run
 from keybound.benchmark.measure.samples import USUAL, Mean, Rate, Sample, threshold_at
 from keybound.model.networks import SHIPPED
@@ -159,12 +159,33 @@ def test_a_row_comes_back_from_its_line():
         quality,
         other,
     ):
-        line = line_of(row)
+        line = line_of(row, shared_of(row))
         assert row_in(line, shared_of(row)) == row | (
             {"marked": 0.12346} if "marked" in row else {}
         )
         assert line.endswith("}\n")
-    assert len(line_of(usual | heard)) < len(line_of(usual | late)) - 20
+    assert len(line_of(usual | heard, {})) < len(line_of(usual | late, {})) - 20
+
+
+def test_a_sorted_file_has_the_same_rows_and_is_smaller(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    rows = [
+        {"method": "a", "attack": attack, "clip": clip, "seconds": seconds, "marked": 0.5}
+        for clip in range(20)
+        for attack in ("clean", "noise-10")
+        for seconds in (1.0, 3.0)
+    ]
+    add(path, [rows, [{"method": "a", "suite": "speed", "seconds": 10.0}]])
+    found, size = read_rows(path), path.stat().st_size
+    sort(path)
+    again = read_rows(path)
+    assert sorted(map(str, map(sorted, map(dict.items, again)))) == sorted(
+        map(str, map(sorted, map(dict.items, found)))
+    )
+    assert path.stat().st_size < 0.7 * size
+    sort(path)
+    assert read_rows(path) == again
+    assert add(path, [rows[:1]]) == 1  # what comes later may be added to it
 
 
 def test_what_a_run_shares_stands_once_and_several_runs_may_lie_in_one_file(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Rows: one measurement each, as a line of JSON in a file that any run may add to.
 
 A row names everything it depends on, so rows of several runs can lie in one file; a row that is
-already there is not measured again. What rows share, method and version and in a sorted file also
-suite and attack, stands once in a line of its own, for all rows after it. Knows nothing of methods,
+already there is not measured again. What rows share, such as method and version, stands once in a
+line of its own, for all rows after it; a sorted file repeats less. Knows nothing of methods,
 attacks or speech.
 """
 
@@ -14,10 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from keybound.output import writing
+
 Row = dict[str, Any]
 
 DIGITS = 5
 SHARED = ("method", "version")  # of the rows of a run
+SORTED = (*SHARED, "suite", "attack", "seconds", "speech")  # of a sorted file, too
 USUAL: Row = {"seed": 0, "seconds": 1.0}  # of a clip
 READ: Row = {"bits": 16, "parameters": {}}  # of a clip that was read, where it is our code
 IDENTITY = (
@@ -40,18 +43,18 @@ def rounded(value: Any, digits: int = DIGITS) -> Any:
     return round(float(value), digits) if isinstance(value, float | np.floating) else value
 
 
-def shared_of(row: Row) -> Row:
-    """Return what a row shares with all rows of its run."""
-    return {k: row[k] for k in SHARED if k in row}
+def shared_of(row: Row, names: Sequence[str] = SHARED) -> Row:
+    """Return what a row shares with the rows around it."""
+    return {k: row[k] for k in names if k in row}
 
 
-def line_of(row: Row) -> str:
+def line_of(row: Row, shared: Row) -> str:
     """Return a row as a line, without what `read_rows` fills in.
 
-    That is what its run shares, what most clips have, and a lag of nothing.
+    That is what it shares with others, what most clips have, and a lag of nothing.
     """
-    row = {k: v for k, v in rounded(row).items() if k not in SHARED}
-    usual = usual_of(row)
+    row = rounded(row)
+    usual = usual_of(row) | shared
     row = {k: v for k, v in row.items() if k not in usual or v != usual[k]}
     if row.get("lag") == 0:
         row = {k: v for k, v in row.items() if k not in ("lag", "si_snr_raw_db")}
@@ -63,6 +66,18 @@ def usual_of(row: Row) -> Row:
     if "clip" not in row:
         return {}
     return USUAL | READ if "errors" in row and "suite" not in row else USUAL
+
+
+def text_of(rows: Iterable[Row], names: Sequence[str]) -> str:
+    """Return rows as lines, what they share before them."""
+    lines: list[str] = []
+    shared = None
+    for row in rows:
+        if (own := shared_of(row, names)) != shared:
+            shared = own
+            lines.append(json.dumps({"shared": own}, separators=(",", ":")) + "\n")
+        lines.append(line_of(row, own))
+    return "".join(lines)
 
 
 def row_in(line: str, shared: Row) -> Row:
@@ -95,15 +110,17 @@ def add(path: Path, batches: Iterable[Iterable[Row]]) -> int:
     with path.open("ab", buffering=0) as file:  # several may add: each batch is written at once
         file.write(b"\n" if cut_off else b"")
         for rows in batches:
-            text, shared = "", None
-            for row in rows:
-                if (own := shared_of(row)) != shared:
-                    shared = own
-                    text += json.dumps({"shared": own}, separators=(",", ":")) + "\n"
-                text += line_of(row)
-                made += 1
-            file.write(text.encode())
+            found = list(rows)
+            file.write(text_of(found, SHARED).encode())
+            made += len(found)
     return made
+
+
+def sort(path: Path) -> None:
+    """Write a file of rows anew, those together that share the most: it is smaller then."""
+    rows = sorted(read_rows(path), key=lambda row: [str(row.get(name, "")) for name in SORTED])
+    with writing(path, replace=True) as part:
+        part.write_text(text_of(rows, SORTED), encoding="utf-8")
 
 
 def add_missing(path: Path, rows: Iterable[Row]) -> int:
