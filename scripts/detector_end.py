@@ -1,16 +1,17 @@
-"""Teach the end of a detector again, on features that are computed once: no GPU is needed.
+"""Teach a detector again, or the end of it, on features that are computed once: without a GPU.
 
     python scripts/detector_end.py RUN OUT --speech FOLDER --voices FOLDER --sounds FOLDER
 
 RUN is a folder that `keybound train` wrote, of a model with `presence_spans`; OUT gets the same
-with another end of its detector. Clips, marked, marked in part, copied from another host or
-unmarked, go through the real attacks and the beginning of the trunk (`heard_clips.py`). From what
-it gave, the last blocks and the heads learn to read and to find; a share of that is mixed
-with what they were. Then the presence head alone learns on, and judges the mean of the logits over
-`--span` frames. Half an hour on two cores that do nothing else: with something beside them, many
-times as long. Each folder of voices counts as much as any other: synthetic voices, of which
-most clips stay unmarked. Sounds are what is not speech and never marked; of half of the clips a
-short piece is repeated, since steady beats look like a steady code.
+with another detector. Clips, marked, marked in part, copied from another host or unmarked, go
+through the real attacks and the beginning of the trunk (`heard_clips.py`). From what it gave, the
+last `--blocks` of the trunk, all of them by default, and the heads learn to read and to find; a
+share of that is mixed with what they were. With `--steps` the presence head alone then learns on; a
+new head that judges the mean of the logits over `--span` frames needs some 3000. Forty minutes on
+two cores that do nothing else: with something beside them, many times as long. Each folder of
+voices counts as much as any other: synthetic voices, of which most clips stay unmarked. Sounds are
+what is not speech and never marked; of half of the clips a short piece is repeated, since steady
+beats look like a steady code.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
-from heard_clips import BLOCKS, LENGTHS, MARKED, SECONDS, Example, example, networks
+from heard_clips import LENGTHS, MARKED, SECONDS, Example, example, networks
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -32,12 +33,14 @@ from keybound.training import nets
 from keybound.training.losses import pool
 from keybound.training.spectra import SECOND
 
-SOUNDS = 0.25  # as many clips of sounds as of speech, times this
+# Clips of sounds, and seconds of speech and of voices, for each long clip of speech.
+SOUNDS, SHORT_SPEECH, SHORT_VOICES = 0.25, 2.4, 0.4
 SPAN = 149  # frames: three seconds
-LONG_CLIPS, SHORT_FRAMES, BLOCK_STEPS, BLOCK_RATE = 32, 2400, 1600, 2e-4  # of a step of the blocks
-KEPT, EMA = 0.7, 0.995  # share of what the blocks have learned; of the average over steps
-BATCH, STEPS, RATE_OF_LEARNING, DROPPED = 96, 3000, 1e-3, 0.1
+LONG_CLIPS, SHORT_FRAMES, BLOCK_STEPS, BLOCK_RATE = 32, 2400, 2500, 2e-4  # of a step of the blocks
+KEPT, EMA = 0.5, 0.995  # share of what the blocks have learned; of the average over steps
+BATCH, RATE_OF_LEARNING, DROPPED = 96, 1e-3, 0.1
 MESSAGE, FRAMES, CLIPS, FULL_WEIGHT, HARD = 10.0, 2.0, 2.5, 3.0, 4.0
+EDGE_FRAMES, EDGE_WEIGHT = 12, 2.0  # to either side of an edge, which counts so much more
 PATIENCE = 0.25  # presence of an unmarked clip beyond which it costs more
 
 
@@ -64,19 +67,21 @@ def keep(examples: list[Example]) -> Kept:
     )
 
 
-def ended(detector: Any, features: Tensor) -> Tensor:
+def ended(detector: Any, features: Tensor, blocks: int) -> Tensor:
     """Put features through the last blocks, in halves: what processors multiply fastest."""
     rows = features.transpose(1, 2).contiguous()
     with torch.autocast("cpu", torch.bfloat16, enabled=torch.is_grad_enabled()):
-        for block in detector.blocks[-BLOCKS:]:
+        for block in detector.blocks[len(detector.blocks) - blocks :]:
             rows = block.rows(rows, nets.block_rows)
     return rows.float().transpose(1, 2)
 
 
-def teach_blocks(detector: Any, long: Kept, short: dict[int, Kept], steps: int) -> None:
+def teach_blocks(
+    detector: Any, long: Kept, short: dict[int, Kept], steps: int, blocks: int
+) -> None:
     """Let the last blocks and all heads learn; leave them as the average over the last steps."""
     learning = [
-        *detector.blocks[-BLOCKS:].parameters(),
+        *detector.blocks[len(detector.blocks) - blocks :].parameters(),
         *detector.heads.parameters(),
     ]
     optimiser = torch.optim.AdamW(learning, lr=BLOCK_RATE, weight_decay=1e-2)
@@ -89,7 +94,7 @@ def teach_blocks(detector: Any, long: Kept, short: dict[int, Kept], steps: int) 
         for kept, count in ((long, LONG_CLIPS), (short[frames], SHORT_FRAMES // frames)):
             chosen = torch.randint(len(kept.marked), (count,))
             batch = Kept(*(value[chosen] for value in kept))
-            heard = ended(detector, batch.features.float())
+            heard = ended(detector, batch.features.float(), blocks)
             cost = cost + price(detector.heads, batch, heard, single=kept is not long)
         learn(optimiser, curve, learning, cost)
         share = min(EMA, (step + 1) / (step + 20))
@@ -144,13 +149,20 @@ def price(heads: nn.Module, batch: Kept, features: Tensor, *, single: bool) -> T
     alarm = -(1 - seconds).log().mean(1) + (0 if single else HARD) * F.relu(whole - PATIENCE)
     entire = (batch.where.mean(1) == 1).float()  # of marks in part, frames alone are judged
     clips = torch.where(batch.marked > 0, entire * weight * missed, alarm).mean()
-    frames = F.binary_cross_entropy_with_logits(presence, batch.where, reduction="none").mean(1)
+    frames = F.binary_cross_entropy_with_logits(presence, batch.where, reduction="none")
+    frames = (frames * (1 + EDGE_WEIGHT * near_edges(batch.where))).mean(1)
     spelt = batch.spells * entire * (full if single else 1)
     read = torch.stack([pool(presence[:, part], logits[..., part]) for part in parts]).mean(0)
     read = torch.where(full[:, None], read, pool(presence, logits))
     bits = F.binary_cross_entropy_with_logits(read, batch.code, reduction="none").mean(1)
     message = (bits * spelt).sum() / spelt.sum().clamp(min=1)
     return MESSAGE * message + FRAMES * (frames * weight).mean() + CLIPS * clips
+
+
+def near_edges(where: Tensor) -> Tensor:
+    """Return 1 for the frames around those where a mark begins or ends, 0 for the others."""
+    edges = F.pad((where[:, 1:] != where[:, :-1]).float(), (1, 0))
+    return F.max_pool1d(edges[:, None], 2 * EDGE_FRAMES + 1, 1, EDGE_FRAMES)[:, 0]
 
 
 def with_span(heads: nets.Heads, span: int) -> nets.Heads:
@@ -168,15 +180,22 @@ def with_span(heads: nets.Heads, span: int) -> nets.Heads:
 
 def clips_of(asked: argparse.Namespace) -> dict[str, list[Example]]:
     """Make the examples of each share."""
-    folders = {"speech": asked.speech, "voices": asked.voices, "sounds": asked.sounds,
-               "short": asked.speech}  # fmt: skip
-    made: dict[str, list[Example]] = {}
+    kinds = [
+        ("speech", asked.speech, 1),
+        ("voices", asked.voices, 1),
+        ("sounds", asked.sounds, SOUNDS),
+        ("short", asked.speech, SHORT_SPEECH),
+        ("short", asked.voices, SHORT_VOICES),
+    ]
+    made: dict[str, list[Example]] = {share: [] for share, _, _ in kinds}
     with get_context("spawn").Pool(asked.workers) as workers:
-        for seed, (share, chosen) in enumerate(folders.items()):
-            files = [sorted(folder.rglob("*.flac")) for folder in chosen]
-            make = partial(example, run=asked.run, files=files, share=share, seed=seed)
-            count = round(asked.clips * (SOUNDS if share == "sounds" else 1)) if files else 0
-            made[share] = workers.map(make, range(count), chunksize=8)
+        for seed, (share, folders, times) in enumerate(kinds):
+            files = [sorted(folder.rglob("*.flac")) for folder in folders]
+            make = partial(
+                example, run=asked.run, files=files, share=share, seed=seed, blocks=asked.blocks
+            )
+            count = round(asked.clips * times) if files else 0
+            made[share] += workers.map(make, range(count), chunksize=8)
     return made
 
 
@@ -199,12 +218,16 @@ def teach(
     old = {name: value.clone() for name, value in detector.state_dict().items()}
     if asked.block_steps:
         short = {n: keep(some) for n, some in by_length.items() if some}
-        teach_blocks(detector, long, short, asked.block_steps)
+        teach_blocks(detector, long, short, asked.block_steps, asked.blocks)
         detector.load_state_dict(mixed(detector.state_dict(), old, asked.share))
         tell("blocks have learned")
-    with torch.no_grad():
-        heard = [ended(detector, part.float()).half() for part in long.features.split(BATCH)]
-    teach_head(detector.heads, long._replace(features=torch.cat(heard)), asked.steps)
+    if asked.steps:
+        with torch.no_grad():
+            heard = [
+                ended(detector, part.float(), asked.blocks).half()
+                for part in long.features.split(BATCH)
+            ]
+        teach_head(detector.heads, long._replace(features=torch.cat(heard)), asked.steps)
     return detector
 
 
@@ -216,11 +239,12 @@ def main() -> None:
     parser.add_argument("--speech", type=Path, action="append", required=True)
     parser.add_argument("--voices", type=Path, action="append", default=[])
     parser.add_argument("--sounds", type=Path, action="append", default=[])
-    parser.add_argument("--clips", type=int, default=6000, help="number of clips of each sort")
+    parser.add_argument("--clips", type=int, default=5000, help="number of long clips of speech")
     parser.add_argument("--span", type=int, default=SPAN, help="frames presence is judged over")
+    parser.add_argument("--blocks", type=int, default=10, help="last ones of the trunk, that learn")
     parser.add_argument("--block-steps", type=int, default=BLOCK_STEPS, help="0: the head alone")
     parser.add_argument("--share", type=float, default=KEPT, help="of what the blocks learn")
-    parser.add_argument("--steps", type=int, default=STEPS, help="of the presence head alone")
+    parser.add_argument("--steps", type=int, default=0, help="of the presence head alone")
     parser.add_argument("--workers", type=int, default=2)
     asked = parser.parse_args()
     for folder in (*asked.speech, *asked.voices, *asked.sounds):

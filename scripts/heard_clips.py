@@ -1,4 +1,4 @@
-"""Clips as the detector hears them: marked or not, attacked, and halfway through its trunk.
+"""Clips as the detector hears them: marked or not, attacked, and some way through its trunk.
 
 `detector_end.py` learns from them. A long clip lasts three seconds and may be marked in part; a
 short one is a second at full strength whose ends are those of the recording, as long as attacks
@@ -26,8 +26,7 @@ from keybound.training.spectra import HOP, RATE
 
 SECONDS = 3
 LENGTH = SECONDS * RATE
-BLOCKS = 4  # of the trunk, its last, that may learn: features are what goes into them
-LONG = {  # odds of attacks on what is marked, and on what is not
+LONG = {  # odds of attacks on what is marked, and on what is not, as in SHORT
     "clean": (1, 1), "noise-10": (2, 7), "noise-20": (1.5, 2.5), "noise@5": (1, 1),
     "lyra-6": (3, 3), "lyra-3.2": (3.5, 1.5), "lyra-9.2": (0.7, 0.5), "mp3": (0.7, 0.7),
     "mp3@8": (0.7, 0.5), "opus-12": (1.5, 0.7), "opus-16": (0.2, 0.2), "opus@9": (3.5, 1.5),
@@ -40,20 +39,26 @@ LONG = {  # odds of attacks on what is marked, and on what is not
 }  # fmt: skip
 TIMING = ("stretch", "speed")  # move what is marked: not for clips that are marked in part
 SHORT = {
-    "clean": 1, "stretch@0.9": 2, "stretch@1.1": 2, "speed@0.9": 1.5, "speed@0.95": 0.5,
-    "speed@1.1": 1.5, "crop": 2.5, "trim": 2.5, "pitch@1": 0.7, "pitch@-1": 0.7, "jitter": 0.3,
-    "highpass@6400": 0.7, "lowpass": 0.5, "room@0.5": 0.7, "room@1": 1.5, "room@2": 1.5,
-    "reverb": 0.5, "echo": 0.7, "music@0": 1.5, "music@5": 0.7, "background@5": 1, "noise@5": 1.5,
-    "noise-10": 2, "noise-20": 1, "lyra-6": 2, "lyra-3.2": 3, "lyra-6+noise-20": 2,
-    "lyra-6+denoiser": 1.5, "g723": 2, "ra-144": 2.5, "telephone": 1, "opus@9": 1.5,
-    "opus-12": 0.7, "mp3@8": 1, "mp3": 0.5, "quantize@4": 1, "denoiser": 0.5, "griffin-lim": 0.5,
-    "mel": 0.5, "resample": 0.3, "packet-loss@10": 0.3, "compress": 0.3, "smoothing": 0.2,
+    "clean": (1, 1), "stretch@0.9": (3, 1), "stretch@1.1": (2, 0.5), "stretch@0.75": (1, 0.3),
+    "stretch@1.25": (1, 0.3), "speed@0.9": (2, 0.5), "speed@0.95": (0.5, 0), "speed@1.1": (2, 0.5),
+    "crop": (3, 2), "trim": (2, 1), "pitch@1": (1, 0.3), "pitch@-1": (1.5, 0.3),
+    "pitch@2": (0.5, 0.2), "pitch@-2": (0.5, 0.2), "jitter": (0.3, 0.3),
+    "highpass@6400": (0.7, 0.5), "lowpass": (0.5, 0.3), "room@0.5": (0.7, 0.5), "room@1": (1.5, 1),
+    "room@2": (1.5, 1.5), "room@4": (0.5, 2), "reverb": (0.5, 0.5), "echo": (0.7, 1),
+    "music@0": (1.5, 2), "music@5": (0.7, 1), "background@5": (1, 1), "noise@5": (1.5, 3),
+    "noise-10": (2, 3), "noise-20": (1, 1), "lyra-9.2": (0.5, 1), "lyra-6": (2, 2),
+    "lyra-3.2": (3, 3), "lyra-6+noise-20": (2, 2), "lyra-6+denoiser": (1.5, 1), "g723": (2, 3),
+    "ra-144": (2.5, 3), "telephone": (1, 2), "opus@9": (1.5, 1.5), "opus-12": (0.7, 0.7),
+    "mp3@8": (1, 4), "mp3@16": (0.5, 2), "mp3": (0.5, 0.5), "quantize@2": (0.2, 2),
+    "quantize@4": (1, 3), "denoiser": (0.5, 0.3), "griffin-lim": (0.5, 0.3), "mel": (0.5, 0.3),
+    "resample": (0.3, 0.3), "packet-loss@10": (0.3, 0.3), "compress": (0.3, 0.3),
+    "smoothing": (0.2, 0.2),
 }  # fmt: skip
-LENGTHS = (25, 45, 50, 55)  # frames of a short clip after attacks
+LENGTHS = (25, 38, 45, 50, 55, 62)  # frames of a short clip after attacks
 UNMARKED, MARKED, COPIED = range(3)
 SHARES = {  # unmarked, marked, copied
     "speech": (0.34, 0.5, 0.16), "voices": (0.7, 0.3, 0.0), "sounds": (1.0, 0.0, 0.0),
-    "short": (0.35, 0.6, 0.05),
+    "short": (0.4, 0.55, 0.05),
 }  # fmt: skip
 BEATS, BEAT_S = 0.5, (0.04, 0.4)  # of sounds, that repeat a piece as long as this
 PARTIAL, LEAST_PART = 0.3, 30  # of long marks, that begin and end in the clip; their fewest frames
@@ -90,10 +95,10 @@ def networks(run: Path) -> tuple[Any, Any]:
 
 
 @cache
-def begun(run: Path) -> Any:
-    """Return the detector of a run without the blocks that may learn."""
+def begun(run: Path, blocks: int) -> Any:
+    """Return the detector of a run without so many of its last blocks, those that may learn."""
     detector = deepcopy(networks(run)[1])
-    detector.blocks = detector.blocks[:-BLOCKS]
+    detector.blocks = detector.blocks[: len(detector.blocks) - blocks]
     return detector
 
 
@@ -168,7 +173,7 @@ def draw_attack(kind: int, *, short: bool, still: bool, rng: np.random.Generator
     """Draw an attack; half of the copies are left as they are."""
     if kind == COPIED and rng.random() < 0.6:
         return "clean"
-    odds = SHORT if short else {name: one[kind != MARKED] for name, one in LONG.items()}
+    odds = {name: one[kind != MARKED] for name, one in (SHORT if short else LONG).items()}
     names = [
         name
         for name in odds
@@ -179,8 +184,13 @@ def draw_attack(kind: int, *, short: bool, still: bool, rng: np.random.Generator
 
 
 @torch.no_grad()
-def example(number: int, *, run: Path, files: list[list[Path]], share: str, seed: int) -> Example:
-    """Draw a clip, mark it, copy its mark or leave it, attack it, and hear it."""
+def example(
+    number: int, *, run: Path, files: list[list[Path]], share: str, seed: int, blocks: int
+) -> Example:
+    """Draw a clip, mark it, copy its mark or leave it, attack it, and hear it.
+
+    Its features are what goes into so many of the last blocks of the trunk.
+    """
     rng = np.random.default_rng([seed, number])
     short = share == "short"
     length = RATE if short else LENGTH
@@ -197,7 +207,7 @@ def example(number: int, *, run: Path, files: list[list[Path]], share: str, seed
     heard = hit.apply(made.sound[0].numpy().astype(np.float32), RATE, hit.draw(rng, None))
     frames = min(LENGTHS, key=lambda n: abs(n * HOP - len(heard))) if short else len(where)
     heard = np.pad(heard, (0, max(0, frames * HOP - len(heard))))[: frames * HOP]
-    features = begun(run).trunk(torch.from_numpy(heard.astype(np.float32))[None])
+    features = begun(run, blocks).trunk(torch.from_numpy(heard.astype(np.float32))[None])
     where = np.full(frames, where[0], np.float32) if short else where
     kept = features[0].numpy().astype(np.float16)
     return Example(kept, kind, made.strength, made.spells, code[0].numpy(), where)

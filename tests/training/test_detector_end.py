@@ -16,6 +16,7 @@ from keybound.training.recipe import Recipe, to_tree
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "scripts"
 FILES = [[ROOT / "tests" / "data" / "flite-rms.flac"]]
+BLOCKS = 4
 
 pytestmark = pytest.mark.skipif(not SCRIPTS.exists(), reason="no scripts here")
 
@@ -52,7 +53,8 @@ def run(tmp_path):
 
 
 def made(clips, run, share, count):
-    return [clips.example(n, run=run, files=FILES, share=share, seed=0) for n in range(count)]
+    asked = {"run": run, "files": FILES, "share": share, "seed": 0, "blocks": BLOCKS}
+    return [clips.example(n, **asked) for n in range(count)]
 
 
 def changed(before, network):
@@ -70,7 +72,7 @@ def test_the_head_learns_and_the_rest_stays(script, clips, run):
     detector = clips.networks(run)[1]
     before, kept = copy_of(detector.heads), script.keep(examples)
     with torch.no_grad():
-        kept = kept._replace(features=script.ended(detector, kept.features.float()))
+        kept = kept._replace(features=script.ended(detector, kept.features.float(), BLOCKS))
         first = script.price(detector.heads, kept, kept.features, single=False)
     script.teach_head(detector.heads, kept, 150)
     with torch.no_grad():
@@ -92,22 +94,24 @@ def test_the_last_blocks_learn_and_the_first_ones_stay(script, clips, run):
         for n in clips.LENGTHS
         if (some := [one for one in short if len(one.where) == n])
     }
-    script.teach_blocks(detector, script.keep(long), by_length, 3)
+    script.teach_blocks(detector, script.keep(long), by_length, 3, BLOCKS)
     touched = changed(before, detector)
     blocks = {name.split(".")[1] for name in touched if name.startswith("blocks.")}
-    assert blocks == {str(count - n) for n in range(1, clips.BLOCKS + 1)}
+    assert blocks == {str(count - n) for n in range(1, BLOCKS + 1)}
     assert {name.split(".")[0] for name in touched} == {"blocks", "heads"}
     half = script.mixed(detector.state_dict(), before, 0.5)
     name = sorted(touched)[0]
     torch.testing.assert_close(half[name], (detector.state_dict()[name] + before[name]) / 2)
 
 
-def test_what_the_beginning_gives_is_what_the_end_takes(script, clips, run):
+@pytest.mark.parametrize("blocks", [BLOCKS, 10])
+def test_what_the_beginning_gives_is_what_the_end_takes(script, clips, run, blocks):
     (one,) = made(clips, run, "short", 1)
     detector = clips.networks(run)[1]
+    assert len(detector.blocks) == 10
     sound = 0.1 * torch.randn(1, 48000)
     with torch.no_grad():
-        heard = script.ended(detector, clips.begun(run).trunk(sound))
+        heard = script.ended(detector, clips.begun(run, blocks).trunk(sound), blocks)
         torch.testing.assert_close(heard, detector.trunk(sound), atol=1e-4, rtol=1e-4)
     assert one.features.shape == (16, len(one.where))
 
@@ -121,6 +125,14 @@ def test_a_longer_span_starts_from_the_same_answer_without_the_old_one(script, c
         features = torch.randn(1, 16, 150)
         for old, new in zip(heads(features), longer(features), strict=True):
             torch.testing.assert_close(new, old)
+
+
+def test_frames_near_an_edge_are_known(script):
+    where = torch.zeros(2, 60)
+    where[0, 30:] = 1
+    near = script.near_edges(where)
+    assert near[0].nonzero().ravel().tolist() == list(range(18, 43))
+    assert not near[1].any()
 
 
 def test_marks_in_part_are_frames_to_find_and_nothing_else(clips, run):

@@ -12,6 +12,7 @@ import onnxruntime as ort
 import pytest
 import torch
 
+from keybound.attacks import attack
 from keybound.crypto.keys import Key
 from keybound.errors import ModelError, RecipeError
 from keybound.model.networks import SHIPPED, Networks, read_card, shipped
@@ -102,13 +103,17 @@ def test_weights_come_back(exported):
         assert all(torch.equal(again[name], back[name]) for name in weights)
 
 
-def test_the_shipped_detector_in_torch_agrees_with_the_engine(speech):
+@pytest.mark.parametrize(("name", "share"), [("clean", 0.08), ("pitch@-1", 0.12)])
+def test_the_shipped_detector_in_torch_agrees_with_the_engine(speech, name, share):
+    hit = attack(name)  # of the pitch, too: where bands have nothing, bytes must not fall off
+    sound = hit.apply(speech[0].numpy(), 16000, hit.draw(np.random.default_rng(0)))
+    sound = np.asarray(sound[: len(sound) // HOP * HOP], np.float32)
     with torch.no_grad():
-        presence, logits = export.read_detector(SHIPPED)(speech[:1])
-    heard = shipped().frames(speech[0].numpy())
-    np.testing.assert_allclose(presence[0], heard[0], atol=0.1)  # bytes there, floats here
+        presence, logits = export.read_detector(SHIPPED)(torch.from_numpy(sound)[None])
+    heard = shipped().frames(sound)
+    np.testing.assert_allclose(presence[0], heard[0], atol=0.15)  # bytes there, floats here
     logits = logits[0].T.numpy()
-    assert np.linalg.norm(logits - heard[1]) < 0.08 * np.linalg.norm(logits)
+    assert np.linalg.norm(logits - heard[1]) < share * np.linalg.norm(logits)
 
 
 def test_the_card_tells_the_truth(exported):

@@ -1,7 +1,7 @@
 """The seal: a keyed pattern on the host's own spectrum, and the levels in which it is looked for.
 
 Time and frequency are cut into tiles, and a keyed stream gives each tile a sign: its level goes up
-or down by at most 1.3 dB. Without the key it looks like the natural variation of speech; with the
+or down by at most 1.4 dB. Without the key it looks like the natural variation of speech; with the
 key the signs are multiplied with what `odds` says of each tile and summed. Knows arrays at 16 kHz:
 no files, no networks. Exact derivations and the proof of the p-value are in docs/spec.md.
 """
@@ -39,7 +39,7 @@ POWER_FLOOR = 1e-9  # of a bin: some 15 dB under the noise of 16-bit samples
 # How far a tile moves at most, by the frequency under which it lies. PESQ, STOI and ViSQOL fall
 # most in the lowest bands, where a band of hearing holds no more than a tile or two; Zimtohrli
 # falls most in the highest.
-STRENGTHS_DB = ((500, 0.05), (1000, 0.34), (2000, 0.68), (4200, 0.95), (5500, 0.75), (8000, 0.61))
+STRENGTHS_DB = ((500, 0.05), (1000, 0.37), (2000, 0.73), (4200, 1.03), (5500, 0.81), (8000, 0.66))
 LEAST = 0.2  # of the strength that every tile gets
 MIDDLE, WIDTH = -0.5, 1.0  # contrast, in units of its scale and towards the sign, that gets most
 TILT = 0.35  # loud tiles get so much more, silent ones so much less

@@ -81,7 +81,7 @@ def test_the_mark_gives_way_to_gradients_and_its_seal_does_not():
     created = stepped(case, {"attack": "create", "budget": 20})
     assert created["snr_db"] > 19.9
     assert created["forged_errors"] <= method.rho
-    assert created["presence"] > method.threshold
+    assert created["presence"] > 0.3 > method.read(case.host).presence
     assert created["forged_holds"] is False
     removed = stepped(case, {"attack": "remove", "budget": 40})
     assert removed["holds"] is True
